@@ -1,0 +1,14 @@
+"""A generic controller runtime: list, watch, cache, queue, reconcile.
+
+It knows Kubernetes and nothing else: no resource by name, no Psono. In the order in which data flows:
+
+``clock``, ``errors``, ``resources``, ``gate``   the words everything else is written in
+``credentials``, ``kubeconfig``, ``transport``   who we are, and one HTTP request with a deadline
+``client``                                       one method per verb, on raw objects
+``linebuffer``, ``reflector``, ``transforms``    list-and-watch as snapshots and changes
+``store``, ``notifications``, ``informer``       the local cache, its indexes and its listeners
+``predicates``, ``workqueue``, ``controller``    from notifications to keys to reconciles
+``ownwrites``                                    our own writes, recognised when they come back
+``recorder``                                     events about objects, best effort
+``supervisor``, ``health``, ``metrics``, ``http``  the process around it
+"""
