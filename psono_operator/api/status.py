@@ -87,7 +87,7 @@ class PsonoSecretStatus(_Model):
 
     def to_object(self) -> dict[str, Any]:
         """The status as the API has it: camel case, absent fields absent."""
-        return self.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True)
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
 
 
 EMPTY_STATUS = PsonoSecretStatus()

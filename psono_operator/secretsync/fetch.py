@@ -1,0 +1,53 @@
+"""All entries of one PsonoSecret, each read once (rule J5).
+
+Several reads are under way at a time. After the first failure no further read is started: a dead API key
+costs a handful of requests, not one per entry. Which failure is reported depends only on the order of the
+mappings, so the same trouble gives the same message (I5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from psono_operator.psono.errors import PsonoError
+from psono_operator.secretsync.source import SecretSource, SourceEntry
+
+READS_AT_ONCE = 4
+"""Reads of one PsonoSecret under way at the same time; the source has limits of its own."""
+
+
+class EntryReadFailed(Exception):
+    """One entry could not be read; ``error`` says why."""
+
+    def __init__(self, secret_id: str, error: PsonoError) -> None:
+        self.secret_id = secret_id
+        self.error = error
+        super().__init__(f"entry {secret_id}: {error}")
+
+
+async def fetch(source: SecretSource, secret_ids: Sequence[str]) -> Mapping[str, SourceEntry]:
+    """The entries by id. Raises EntryReadFailed."""
+    entries: dict[str, SourceEntry] = {}
+    failures: dict[str, PsonoError] = {}
+    pending = iter(secret_ids)
+
+    async def reader() -> None:
+        for secret_id in pending:  # shared by all readers: each id is taken once
+            try:
+                entries[secret_id] = await source.read(secret_id)
+            except PsonoError as error:
+                failures[secret_id] = error
+            if failures:
+                return
+
+    if len(secret_ids) == 1:
+        await reader()  # the common case needs no task
+    else:
+        async with asyncio.TaskGroup() as readers:
+            for _ in range(min(READS_AT_ONCE, len(secret_ids))):
+                readers.create_task(reader())
+    for secret_id in secret_ids:
+        if secret_id in failures:
+            raise EntryReadFailed(secret_id, failures[secret_id]) from None
+    return entries

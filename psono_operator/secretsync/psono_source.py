@@ -1,0 +1,161 @@
+"""Psono as a ``SecretSource``.
+
+Adds to the client what concerns a whole server or key: how many reads are under way at once, and the pause
+a server asked for, which holds for everyone who reads from it (DESIGN section 5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from psono_operator.api.conditions import format_time
+from psono_operator.api.spec import RemoteRef, SecretRef
+from psono_operator.psono.client import Observer, PsonoClient
+from psono_operator.psono.credentials import CredentialKeys, PsonoCredentials, parse_credentials
+from psono_operator.psono.entry import Entry, EnvironmentVariable, FieldPath
+from psono_operator.psono.errors import RemoteError, Throttled
+from psono_operator.psono.secretbytes import SecretBytes
+from psono_operator.psono.sessions import SessionLease, SessionPool
+from psono_operator.runtime.clock import Clock
+
+READS_PER_KEY = 4
+"""Reads under way at once with one API key."""
+_THREAD_ABOVE = 1024 * 1024
+"""Characters of ciphertext above which decryption would hold up the event loop (rule N6)."""
+
+
+class ServerPaused(Throttled):
+    """The server asked for a pause; names its end, so the message is the same while the pause lasts (I5)."""
+
+    def __init__(self, remaining: float, until: datetime) -> None:
+        self.retry_after = remaining
+        RemoteError.__init__(
+            self,
+            f"the Psono server asked for a pause until {format_time(until)}; if this comes often, read fewer "
+            "entries, read less often, or raise the server's THROTTLE_RATE_ANON and THROTTLE_RATE_USER",
+        )
+
+
+@dataclass(slots=True)
+class _Pause:
+    """The pause one server asked for."""
+
+    until_monotonic: float
+    until: datetime
+
+
+class PsonoSources:
+    """Opens sources; keeps the sessions and the pauses of all servers. Fulfils ``SourceFactory``."""
+
+    def __init__(self, sessions: SessionPool, clock: Clock, observer: Observer | None = None) -> None:
+        self._sessions = sessions
+        self._clock = clock
+        self._observer = observer
+        self._pauses: dict[str, _Pause] = {}
+
+    def parse(self, data: Mapping[str, bytes], ref: SecretRef) -> PsonoCredentials:
+        """Credentials out of an authentication Secret's values. Raises CredentialsError."""
+        keys = CredentialKeys(
+            ref.server_url_key, ref.api_key_id_key, ref.api_secret_key_key, ref.ca_bundle_key
+        )
+        return parse_credentials(data, keys)
+
+    def same(self, left: PsonoCredentials, right: PsonoCredentials) -> bool:
+        """Whether both make the same requests and open the same entries."""
+        return left.same_as(right)
+
+    def open(self, credentials: PsonoCredentials) -> PsonoSource:
+        """A source for the credentials; its close gives the session back."""
+        lease = self._sessions.acquire(credentials)
+        client = PsonoClient(
+            credentials,
+            lease,
+            monotonic=self._clock.monotonic,
+            now=self._clock.now,
+            observer=self._observer,
+        )
+        return PsonoSource(self, client, lease, credentials)
+
+    async def close(self) -> None:
+        """Close all sessions."""
+        await self._sessions.close()
+
+    def check_pause(self, server: str) -> None:
+        """Raises ServerPaused while the server's pause lasts."""
+        pause = self._pauses.get(server)
+        if pause is None:
+            return
+        remaining = pause.until_monotonic - self._clock.monotonic()
+        if remaining > 0:
+            raise ServerPaused(remaining, pause.until)
+        del self._pauses[server]
+
+    def pause(self, server: str, seconds: float) -> None:
+        """The server asked everyone to wait; a longer pause already known stays."""
+        until = self._clock.monotonic() + seconds
+        known = self._pauses.get(server)
+        if known is None or known.until_monotonic < until:
+            self._pauses[server] = _Pause(until, self._clock.now() + timedelta(seconds=seconds))
+
+
+class PsonoSource:
+    """Entries readable with one API key."""
+
+    def __init__(
+        self, server: PsonoSources, client: PsonoClient, lease: SessionLease, credentials: PsonoCredentials
+    ) -> None:
+        self._sources = server
+        self._client = client
+        self._lease = lease
+        self._server_url = credentials.server_url
+        self._key = credentials.api_secret_key
+        self._slots = asyncio.Semaphore(READS_PER_KEY)
+
+    async def versions(self) -> Mapping[str, str]:
+        """The write date of every entry of the API key, by id. Raises RemoteError."""
+        async with self._slots:
+            self._sources.check_pause(self._server_url)
+            try:
+                return (await self._client.inspect()).write_dates
+            except Throttled as error:
+                raise self._paused(error) from None
+
+    async def read(self, ref: str) -> PsonoEntry:
+        """Read and decrypt the entry ``ref``. Raises RemoteError and DecryptionError."""
+        async with self._slots:
+            self._sources.check_pause(self._server_url)
+            try:
+                sealed = await self._client.read(ref)
+            except Throttled as error:
+                raise self._paused(error) from None
+            if len(sealed.data) > _THREAD_ABOVE:
+                return PsonoEntry(await asyncio.to_thread(sealed.open, self._key))
+            return PsonoEntry(sealed.open(self._key))
+
+    async def close(self) -> None:
+        """Give the session back."""
+        await self._lease.release()
+
+    def _paused(self, error: Throttled) -> Throttled:
+        self._sources.pause(self._server_url, error.retry_after)
+        try:
+            self._sources.check_pause(self._server_url)
+        except ServerPaused as paused:
+            return paused
+        return error
+
+
+class PsonoEntry:
+    """A decrypted entry in the words of the spec."""
+
+    def __init__(self, entry: Entry) -> None:
+        self._entry = entry
+
+    def select(self, ref: RemoteRef) -> SecretBytes:
+        """The value ``ref`` selects. Raises ExtractionError."""
+        if ref.environment_variable is not None:
+            return self._entry.select(EnvironmentVariable(ref.environment_variable))
+        return self._entry.select(FieldPath(ref.field or ""))

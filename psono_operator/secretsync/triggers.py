@@ -1,0 +1,52 @@
+"""Which notification wakes which PsonoSecret (rules D4, I4).
+
+Pure. A PsonoSecret wakes itself on what a user can change, never on its own status. A Secret wakes every
+PsonoSecret that reads its credentials or writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from psono_operator.api import names
+from psono_operator.runtime import predicates
+from psono_operator.runtime.controller import Mapper, Predicate
+from psono_operator.runtime.notifications import Added, Notification
+from psono_operator.runtime.resources import ObjectKey
+from psono_operator.runtime.store import StoreView
+from psono_operator.runtime.workqueue import Priority
+from psono_operator.secretsync.indexes import BY_AUTH_SECRET, BY_TARGET
+
+worth_a_look: Predicate = predicates.any_of(
+    predicates.generation_changed,
+    predicates.deletion_started,
+    predicates.finalizer_missing(names.FINALIZER),
+    predicates.annotation_changed(names.FORCE_SYNC_ANNOTATION),
+)
+"""For PsonoSecrets. A status update, ours above all, is none of these."""
+
+
+def after_the_first_list(notification: Notification) -> bool:
+    """For Secrets: the first list concerns nobody, since every PsonoSecret is visited anyway."""
+    return not (isinstance(notification, Added) and notification.initial)
+
+
+def itself(notification: Notification) -> Iterable[ObjectKey]:
+    """The object of the notification."""
+    return (notification.key,)
+
+
+def concerned_by_secret(psono_secrets: StoreView) -> Mapper:
+    """Maps a Secret to the PsonoSecrets that use it for authentication or as their target."""
+
+    def mapper(notification: Notification) -> Iterable[ObjectKey]:
+        name = str(notification.key)
+        return psono_secrets.by_index(BY_AUTH_SECRET, name) | psono_secrets.by_index(BY_TARGET, name)
+
+    return mapper
+
+
+def priority_of(notification: Notification) -> Priority:
+    """The first list is a visit, everything else is somebody waiting (rule E5)."""
+    first_list = isinstance(notification, Added) and notification.initial
+    return Priority.LOW if first_list else Priority.HIGH
