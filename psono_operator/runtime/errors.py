@@ -14,6 +14,7 @@
     │   └── ServerError       5xx
     ├── Unreachable           no answer: refused, reset, TLS, deadline
     └── ProtocolError         an answer that is no Kubernetes API answer
+    ConfigurationError        we cannot even ask: no usable server address or credentials (exit code 2)
 
 Messages are built from an allow-list (rule F8): the verb, the path and fields of a body whose kind is
 Status; never another body, a header or a query. For resources marked ``sensitive`` the server's own
@@ -40,6 +41,10 @@ class Unreachable(KubeError):
 
 class ProtocolError(KubeError):
     """The answer was no answer of a Kubernetes API server."""
+
+
+class ConfigurationError(Exception):
+    """Where the API server is, or who we are, cannot be determined. One line; says what to do about it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from psono_operator.api.conditions import Reason
 from psono_operator.api.spec import InvalidSpec
 from psono_operator.psono import errors as psono
 from psono_operator.secretsync.fetch import EntryReadFailed
+from psono_operator.secretsync.merge_policy import TooManyManagedKeys
+from psono_operator.secretsync.releaser import ReleaseFailed
 from psono_operator.secretsync.render import MappingFailed, TooMuchData
 from psono_operator.secretsync.sources import AuthSecretUnavailable
 from psono_operator.secretsync.writer import NamespaceTerminating, TargetRefused, TargetWriteFailed
@@ -32,10 +34,6 @@ FIRST_DELAY = {Retry.BACKOFF: 1.0, Retry.SLOW_BACKOFF: 15.0}
 """Seconds before the first retry."""
 
 
-class NotSupported(Exception):
-    """The spec is valid and asks for what this version cannot do yet."""
-
-
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A failed attempt in the words of the status."""
@@ -45,11 +43,13 @@ class Failure:
     retry: Retry
     not_before: float = 0.0
     """Seconds the server asked us to wait at least."""
+    quiet: bool = False
+    """No event: the namespace is going away (rule H6)."""
 
 
 _TABLE: tuple[tuple[type[Exception], Reason, Retry], ...] = (
     (InvalidSpec, Reason.INVALID_CONFIGURATION, Retry.ON_CHANGE),
-    (NotSupported, Reason.INVALID_CONFIGURATION, Retry.ON_CHANGE),
+    (TooManyManagedKeys, Reason.INVALID_CONFIGURATION, Retry.INTERVAL),
     (AuthSecretUnavailable, Reason.AUTHENTICATION_SECRET_ERROR, Retry.INTERVAL),
     (psono.MissingCredential, Reason.AUTHENTICATION_SECRET_ERROR, Retry.INTERVAL),
     (psono.CredentialsError, Reason.CLIENT_CONFIGURATION_ERROR, Retry.ON_CHANGE),
@@ -59,6 +59,7 @@ _TABLE: tuple[tuple[type[Exception], Reason, Retry], ...] = (
     (NamespaceTerminating, Reason.TARGET_UPDATE_FAILED, Retry.INTERVAL),
     (TargetRefused, Reason.TARGET_UPDATE_FAILED, Retry.BACKOFF),
     (TargetWriteFailed, Reason.TARGET_UPDATE_FAILED, Retry.BACKOFF),
+    (ReleaseFailed, Reason.PREVIOUS_TARGET_CLEANUP_FAILED, Retry.BACKOFF),
 )
 
 REPORTED = tuple(kind for kind, _, _ in _TABLE)
@@ -80,4 +81,4 @@ def failure_of(error: Exception) -> Failure:
             retry = Retry.SLOW_BACKOFF
         if isinstance(error.error, psono.Throttled):
             not_before = error.error.retry_after
-    return Failure(reason, str(error), retry, not_before)
+    return Failure(reason, str(error), retry, not_before, quiet=isinstance(error, NamespaceTerminating))

@@ -10,12 +10,21 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from psono_operator.api import names
-from psono_operator.runtime.resources import KubeObject, ObjectKey, controller_of, metadata_of
+from psono_operator.runtime.resources import (
+    KubeObject,
+    ObjectKey,
+    annotations_of,
+    controller_of,
+    metadata_of,
+    uid_of,
+)
 from psono_operator.runtime.store import IndexFunction
+from psono_operator.secretsync.managedkeys import manager_uids
 
 BY_AUTH_SECRET = "authentication-secret"
 BY_TARGET = "target"
-BY_OWNER = "owner"
+BY_UID = "uid"
+BY_CLAIMANT = "claimant"
 
 
 def _at(obj: Mapping[str, Any], *path: str) -> object:
@@ -41,18 +50,26 @@ def target(obj: KubeObject) -> Iterable[str]:
     return _secret_name(obj, "target", "name")
 
 
-def owner(obj: KubeObject) -> Iterable[str]:
-    """The uid of the PsonoSecret that controls a Secret."""
+def uid(obj: KubeObject) -> Iterable[str]:
+    """The object's uid."""
+    return (uid_of(obj),)
+
+
+def claimants(obj: KubeObject) -> Iterable[str]:
+    """The uids of the PsonoSecrets whose marks a Secret carries: its controller, and who manages keys."""
     reference = controller_of(obj)
     if reference and reference.get("kind") == names.KIND and _group(reference) == names.GROUP:
-        uid = reference.get("uid")
-        if isinstance(uid, str):
-            yield uid
+        yield str(reference.get("uid", ""))
+    yield from manager_uids(annotations_of(obj))
 
 
 def _group(reference: Mapping[str, Any]) -> str:
     return str(reference.get("apiVersion", "")).partition("/")[0]
 
 
-PSONO_SECRET_INDEXES: Mapping[str, IndexFunction] = {BY_AUTH_SECRET: auth_secret, BY_TARGET: target}
-SECRET_INDEXES: Mapping[str, IndexFunction] = {BY_OWNER: owner}
+PSONO_SECRET_INDEXES: Mapping[str, IndexFunction] = {
+    BY_AUTH_SECRET: auth_secret,
+    BY_TARGET: target,
+    BY_UID: uid,
+}
+SECRET_INDEXES: Mapping[str, IndexFunction] = {BY_CLAIMANT: claimants}

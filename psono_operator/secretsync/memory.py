@@ -27,6 +27,8 @@ class Inputs:
     """The authentication Secret's revision, empty when there is none."""
     target: str
     """The target's revision, empty when there is none."""
+    rivals: tuple[str, ...] = ()
+    """The uids of the other PsonoSecrets with the same target."""
 
 
 @dataclass(slots=True)
@@ -43,6 +45,14 @@ class Seen:
     """Failed attempts in a row on equal inputs."""
     marks: Mapping[str, bytes] = field(default_factory=dict)
     """Key of the target → MAC of the value we wrote."""
+    repairs: int = 0
+    """Repairs of the target in a row, each soon after the one before."""
+    repaired_at: float = 0.0
+    """Monotonic seconds of the last repair."""
+    cleanup_failures: int = 0
+    """Failed attempts in a row to release a previous target."""
+    cleanup_at: float = 0.0
+    """Monotonic seconds before which no further attempt at that is made."""
     unreported: Outcome | None = None
     """What the status does not say yet, because writing it failed; costs no second attempt."""
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from psono_operator.api.spec import PsonoSecretSpec
 from psono_operator.api.status import PsonoSecretStatus
 from psono_operator.secretsync.memory import Inputs, Seen
-from psono_operator.secretsync.schedule import next_due
+from psono_operator.secretsync.schedule import contested_until, next_due
 
 
 class Cause(StrEnum):
@@ -63,8 +63,12 @@ def need_after(inputs: Inputs, seen: Seen, monotonic: float) -> Need:
         return Synchronize(Cause.CREDENTIALS)
     if monotonic >= seen.next_at:
         return Synchronize(Cause.DUE if seen.good else Cause.RETRY)
+    if not seen.good and (inputs.target, inputs.rivals) != (seen.inputs.target, seen.inputs.rivals):
+        return Synchronize(Cause.DRIFT)
     if inputs.target != seen.inputs.target:
-        return CheckTarget() if seen.good else Synchronize(Cause.DRIFT)
+        # Somebody who keeps changing it back gets an answer, but not a fight (fault C3).
+        truce = contested_until(seen.repairs, seen.repaired_at) - monotonic
+        return Wait(min(truce, seen.next_at - monotonic)) if truce > 0 else CheckTarget()
     return Wait(seen.next_at - monotonic)
 
 

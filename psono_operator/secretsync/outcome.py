@@ -5,25 +5,41 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from psono_operator.api.conditions import Reason
+from psono_operator.api.spec import PsonoSecretSpec
 from psono_operator.api.status import SyncedEntry, SyncedTarget
 
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """The target holds the values."""
+    """The target holds the values, read just now."""
 
     generation: int
     force_sync: str
     target: SyncedTarget
     entries: tuple[SyncedEntry, ...]
-    keys: int
+    message: str
+    leftover: str = ""
+    """Why a previous target could not be released; empty when there is nothing left of it."""
 
     @property
-    def message(self) -> str:
-        """For the condition; the same for the same configuration (rule I5)."""
-        values = f"{self.keys} value{'s' if self.keys != 1 else ''}"
-        entries = f"{len(self.entries)} Psono {'entries' if len(self.entries) != 1 else 'entry'}"
-        return f'Secret "{self.target.name}" holds {values} of {entries}.'
+    def reason(self) -> Reason:
+        """The condition's reason."""
+        return Reason.PREVIOUS_TARGET_CLEANUP_FAILED if self.leftover else Reason.SECRET_SYNCHRONIZED
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedUp:
+    """The target was good already; a previous one was released now, or still could not be."""
+
+    generation: int
+    force_sync: str
+    message: str
+    leftover: str = ""
+
+    @property
+    def reason(self) -> Reason:
+        """The condition's reason."""
+        return Reason.PREVIOUS_TARGET_CLEANUP_FAILED if self.leftover else Reason.SECRET_SYNCHRONIZED
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +50,17 @@ class Failed:
     force_sync: str
     reason: Reason
     message: str
+    quiet: bool = False
+    """No event: nobody can act on it, or nothing can be written where it would appear."""
 
 
-Outcome = Synced | Failed
+Outcome = Synced | CleanedUp | Failed
+
+
+def good_message(spec: PsonoSecretSpec) -> str:
+    """The condition message of a good target; the same for the same spec (rule I5)."""
+    values, entries = len(spec.data), len(spec.secret_ids)
+    return (
+        f'Secret "{spec.target.name}" holds {values} value{"" if values == 1 else "s"} '
+        f"of {entries} Psono {'entry' if entries == 1 else 'entries'}."
+    )

@@ -45,3 +45,23 @@ def retry_delay(failures: int, *, first: float, cap: float, rng: random.Random) 
     """
     step = min(cap, first * 2.0 ** min(failures - 1, 32))
     return step * (1 + rng.random() * JITTER)
+
+
+PEACEFUL_REPAIRS = 3
+"""Repairs of a target in a row that are made at once; further ones wait ever longer."""
+_FIGHT_MEMORY = 60.0
+_LONGEST_TRUCE = 300.0
+
+
+def contested_until(repairs: int, repaired_at: float) -> float:
+    """Monotonic seconds before which a target that was repaired ``repairs`` times in a row is left alone."""
+    if repairs < PEACEFUL_REPAIRS:
+        return 0.0
+    return repaired_at + min(_LONGEST_TRUCE, 4.0 * 2.0 ** min(repairs - PEACEFUL_REPAIRS, 16))
+
+
+def repairs_in_a_row(repairs: int, repaired_at: float, now: float) -> int:
+    """How many repairs in a row the one made ``now`` is; a long peace starts the count anew."""
+    if repairs == 0 or now > max(repaired_at, contested_until(repairs, repaired_at)) + _FIGHT_MEMORY:
+        return 1
+    return repairs + 1

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from psono_operator.api.conditions import Reason, format_time
+from psono_operator.api.conditions import format_time
 from psono_operator.api.status import PsonoSecretStatus, parse_status, ready_condition
 from psono_operator.runtime.client import KubeClient, PatchKind
 from psono_operator.runtime.clock import Clock
 from psono_operator.runtime.errors import Conflict, NotFound
 from psono_operator.runtime.ownwrites import OwnWrites
 from psono_operator.runtime.resources import KubeObject, key_of, uid_of, version_of
-from psono_operator.secretsync.outcome import Outcome, Synced
+from psono_operator.secretsync.outcome import Failed, Outcome, Synced
 from psono_operator.secretsync.resources import PSONO_SECRETS
 
 _TRIES = 3
@@ -25,20 +25,20 @@ _TRIES = 3
 
 def next_status(previous: PsonoSecretStatus, outcome: Outcome, now: datetime) -> PsonoSecretStatus:
     """The status after ``outcome``. A failure keeps what the last good synchronization left."""
-    good = isinstance(outcome, Synced)
     condition = ready_condition(
         previous.ready,
-        reason=Reason.SECRET_SYNCHRONIZED if isinstance(outcome, Synced) else outcome.reason,
-        message=outcome.message,
+        reason=outcome.reason,
+        message=outcome.message if isinstance(outcome, Failed) else outcome.leftover or outcome.message,
         generation=outcome.generation,
         now=now,
     )
     others = tuple(each for each in previous.conditions if each.type != condition.type)
+    synced = outcome if isinstance(outcome, Synced) else None
     return PsonoSecretStatus(
         observed_generation=outcome.generation,
-        last_sync_time=format_time(now) if good else previous.last_sync_time,
-        target=outcome.target if isinstance(outcome, Synced) else previous.target,
-        entries=outcome.entries if isinstance(outcome, Synced) else previous.entries,
+        last_sync_time=format_time(now) if synced else previous.last_sync_time,
+        target=synced.target if synced else previous.target,
+        entries=synced.entries if synced else previous.entries,
         last_handled_force_sync=outcome.force_sync or None,
         conditions=(condition, *others),
     )

@@ -1,7 +1,8 @@
-"""May this Secret be written, and with which single request: the plan for a target. Pure.
+"""May this Secret be written, and with which single request: what both policies share. Pure.
 
-Rules G1 (ownership gate), G2 (PUT with the resourceVersion for Owner), G4 (write only on difference). What
-others put on the Secret, labels, annotations, finalizers and further owner references, stays.
+Rules G1 (ownership gate), G2 (which verb), G4 (write only on difference). ``owner_policy`` and
+``merge_policy`` make the plans; this module holds their words and the refusals they have in common. What
+others put on a Secret, labels, annotations, finalizers and further owner references, always stays.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from psono_operator.api import names
+from psono_operator.api.spec import CreationPolicy
 from psono_operator.runtime.resources import (
     KubeObject,
     ObjectKey,
@@ -21,11 +23,12 @@ from psono_operator.runtime.resources import (
     is_deleting,
     metadata_of,
 )
+from psono_operator.secretsync.secrettypes import missing_keys
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """The PsonoSecret a target belongs to."""
+class Claimant:
+    """The PsonoSecret a target is written for."""
 
     name: str
     uid: str
@@ -41,18 +44,36 @@ class Owner:
             "blockOwnerDeletion": True,
         }
 
+    def controls(self, secret: KubeObject) -> bool:
+        """Whether the Secret's controller is this PsonoSecret, by uid."""
+        controller = controller_of(secret)
+        return controller is not None and controller.get("uid") == self.uid
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the target should be. No repr: it holds values."""
+    """What the target should be."""
 
     key: ObjectKey
     type: str
-    owner: Owner
+    policy: CreationPolicy
+    claimant: Claimant
     data: Mapping[str, bytes]
 
-    def __repr__(self) -> str:
-        return f"Wanted({self.key}, {len(self.data)} keys)"
+    def __repr__(self) -> str:  # it holds values (rule F8)
+        return f"Wanted({self.key}, {self.policy}, {len(self.data)} keys)"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the caches say about the target's neighbourhood."""
+
+    known: bool
+    """It was this PsonoSecret's target at the last good synchronization."""
+    holds_credentials: bool
+    """Some PsonoSecret of the namespace uses a Secret of this name for authentication."""
+    exists: Callable[[str, str], bool]
+    """Whether a PsonoSecret with this name and uid is in the namespace."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -64,10 +85,18 @@ class Create:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Replace:
-    """PUT ``body``. ``dropped``: keys of others that go, when an unowned Secret is taken over."""
+    """PUT ``body``. ``dropped``: keys of others that go when the Secret is taken over."""
 
     body: KubeObject
     dropped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Patch:
+    """Merge patch ``body``. ``taken``: keys of others whose value is replaced."""
+
+    body: KubeObject
+    taken: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,64 +111,20 @@ class Refuse:
     message: str
 
 
-TargetPlan = Create | Replace | Leave | Refuse
+TargetPlan = Create | Replace | Patch | Leave | Refuse
 
 
-def plan_target(
-    wanted: Wanted, live: KubeObject | None, *, known: bool, holds_credentials: bool
-) -> TargetPlan:
-    """The plan for a target of policy Owner.
-
-    ``live`` is the Secret as read just now, or None. ``known``: it was our target before. And
-    ``holds_credentials``: some PsonoSecret of the namespace uses a Secret of this name for authentication;
-    that protects a Secret which is not ours already.
-    """
-    if live is None:
-        if holds_credentials and not known:
-            return Refuse(_CREDENTIALS.format(wanted.key.name))
-        return Create(_new(wanted))
-    ours = _controls(live, wanted.owner.uid)
-    refusal = _refusal(wanted, live, ours=ours, holds_credentials=holds_credentials)
-    if refusal:
-        return Refuse(refusal)
-    body = _replacement(wanted, live)
-    same_data = decoded(live) == wanted.data
-    if same_data and body.get("metadata") == live.get("metadata"):
-        return Leave()
-    if live.get("immutable") is True and not same_data:
-        return Refuse(
-            f'Secret "{wanted.key.name}" is immutable and its values have changed: '
-            "delete it, and it is made anew"
-        )
-    dropped = () if ours else tuple(sorted(set(live.get("data") or {}) - set(wanted.data)))
-    return Replace(body, dropped)
-
-
-_CREDENTIALS = (
-    'Secret "{}" is the authentication Secret of a PsonoSecret and would be overwritten: '
-    "choose another spec.target.name"
-)
-
-
-def decoded(secret: KubeObject) -> dict[str, bytes]:
-    """The values of a Secret as sent by the API server; what is no base64 is left out."""
-    data: dict[str, bytes] = {}
-    for name, value in (secret.get("data") or {}).items():
-        with contextlib.suppress(binascii.Error, TypeError, ValueError):
-            data[name] = base64.b64decode(value or "", validate=True)
-    return data
-
-
-def _refusal(wanted: Wanted, live: KubeObject, *, ours: bool, holds_credentials: bool) -> str | None:
+def refusal(wanted: Wanted, live: KubeObject | None, around: Surroundings, *, ours: bool) -> str | None:
+    """Why neither policy may write the target, or None. ``ours``: it carries our marks already."""
     name = wanted.key.name
-    controller = controller_of(live)
-    if controller is not None and not ours:
+    lacking = missing_keys(wanted.type, wanted.data)
+    if lacking and (live is None or wanted.policy == "Owner"):
         return (
-            f'Secret "{name}" is controlled by '
-            f'{controller.get("kind", "?")} "{controller.get("name", "?")}": '
-            "choose another spec.target.name, or remove that owner reference"
+            f"a Secret of type {wanted.type} needs {lacking}: map what is missing, or change spec.target.type"
         )
-    if holds_credentials and not ours:
+    if live is None:
+        return _CREDENTIALS.format(name) if around.holds_credentials and not around.known else None
+    if around.holds_credentials and not ours:
         return _CREDENTIALS.format(name)
     if is_deleting(live):
         return f'Secret "{name}" is being deleted and waits for its finalizers; it is made anew after that'
@@ -152,12 +137,38 @@ def _refusal(wanted: Wanted, live: KubeObject, *, ours: bool, holds_credentials:
     return None
 
 
-def _controls(live: KubeObject, uid: str) -> bool:
-    controller = controller_of(live)
-    return controller is not None and controller.get("uid") == uid
+def controlled_by_another(wanted: Wanted, controller: Mapping[str, Any]) -> str:
+    """The refusal of a target that somebody else controls."""
+    return (
+        f'Secret "{wanted.key.name}" is controlled by '
+        f'{controller.get("kind", "?")} "{controller.get("name", "?")}": '
+        "choose another spec.target.name, or remove that owner reference"
+    )
 
 
-def _new(wanted: Wanted) -> KubeObject:
+def immutable(wanted: Wanted) -> str:
+    """The refusal of a change to an immutable Secret."""
+    return (
+        f'Secret "{wanted.key.name}" is immutable and its values have changed: delete it, and it is made anew'
+    )
+
+
+def corrupt_annotation(name: str) -> str:
+    """The refusal of a target whose managed-keys annotation cannot be understood."""
+    return (
+        f'annotation {names.MANAGED_KEYS_ANNOTATION} of Secret "{name}" is not what the operator wrote: '
+        "remove the annotation, and every PsonoSecret with policy Merge writes its part again"
+    )
+
+
+_CREDENTIALS = (
+    'Secret "{}" is the authentication Secret of a PsonoSecret and would be overwritten: '
+    "choose another spec.target.name"
+)
+
+
+def new_secret(wanted: Wanted) -> KubeObject:
+    """The body of a Secret we create, without what the policies add."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -165,23 +176,26 @@ def _new(wanted: Wanted) -> KubeObject:
             "name": wanted.key.name,
             "namespace": wanted.key.namespace,
             "labels": {names.MANAGED_BY_LABEL: names.OPERATOR},
-            "ownerReferences": [wanted.owner.reference()],
         },
         "type": wanted.type,
-        "data": _encoded(wanted.data),
+        "data": encoded(wanted.data),
     }
 
 
-def _replacement(wanted: Wanted, live: KubeObject) -> KubeObject:
-    references = list(metadata_of(live).get("ownerReferences") or ())
-    reference = wanted.owner.reference()
-    if [each for each in references if each.get("uid") == wanted.owner.uid] != [reference]:
-        references = [*(each for each in references if each.get("uid") != wanted.owner.uid), reference]
-    body = {name: value for name, value in live.items() if name not in {"data", "stringData"}}
-    body["metadata"] = {**metadata_of(live), "ownerReferences": references}
-    body["data"] = _encoded(wanted.data)
-    return body
+def references_of(obj: KubeObject) -> list[dict[str, Any]]:
+    """The owner references, as a new list."""
+    return list(metadata_of(obj).get("ownerReferences") or ())
 
 
-def _encoded(data: Mapping[str, bytes]) -> dict[str, str]:
+def encoded(data: Mapping[str, bytes]) -> dict[str, str]:
+    """Values as a Secret's ``data`` has them."""
     return {name: base64.b64encode(value).decode("ascii") for name, value in data.items()}
+
+
+def decoded(secret: KubeObject) -> dict[str, bytes]:
+    """The values of a Secret as sent by the API server; what is no base64 is left out."""
+    data: dict[str, bytes] = {}
+    for name, value in (secret.get("data") or {}).items():
+        with contextlib.suppress(binascii.Error, TypeError, ValueError):
+            data[name] = base64.b64decode(value or "", validate=True)
+    return data

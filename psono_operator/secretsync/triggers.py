@@ -11,11 +11,12 @@ from collections.abc import Iterable
 from psono_operator.api import names
 from psono_operator.runtime import predicates
 from psono_operator.runtime.controller import Mapper, Predicate
-from psono_operator.runtime.notifications import Added, Notification
-from psono_operator.runtime.resources import ObjectKey
+from psono_operator.runtime.notifications import Added, Deleted, Notification, Updated
+from psono_operator.runtime.resources import KubeObject, ObjectKey
 from psono_operator.runtime.store import StoreView
 from psono_operator.runtime.workqueue import Priority
-from psono_operator.secretsync.indexes import BY_AUTH_SECRET, BY_TARGET
+from psono_operator.secretsync import indexes
+from psono_operator.secretsync.indexes import BY_AUTH_SECRET, BY_TARGET, BY_UID
 
 worth_a_look: Predicate = predicates.any_of(
     predicates.generation_changed,
@@ -31,19 +32,52 @@ def after_the_first_list(notification: Notification) -> bool:
     return not (isinstance(notification, Added) and notification.initial)
 
 
-def itself(notification: Notification) -> Iterable[ObjectKey]:
-    """The object of the notification."""
-    return (notification.key,)
+def concerned_by_psono_secret(psono_secrets: StoreView) -> Mapper:
+    """Maps a PsonoSecret to itself, and to those that share a target it has left.
+
+    They may have waited for a key it managed.
+    """
+
+    def mapper(notification: Notification) -> Iterable[ObjectKey]:
+        keys = {notification.key}
+        for name in _left_targets(notification):
+            keys |= psono_secrets.by_index(BY_TARGET, name)
+        return keys
+
+    return mapper
 
 
 def concerned_by_secret(psono_secrets: StoreView) -> Mapper:
-    """Maps a Secret to the PsonoSecrets that use it for authentication or as their target."""
+    """Maps a Secret to the PsonoSecrets that use it: for authentication, as target, or as a former target."""
 
     def mapper(notification: Notification) -> Iterable[ObjectKey]:
         name = str(notification.key)
-        return psono_secrets.by_index(BY_AUTH_SECRET, name) | psono_secrets.by_index(BY_TARGET, name)
+        keys = psono_secrets.by_index(BY_AUTH_SECRET, name) | psono_secrets.by_index(BY_TARGET, name)
+        for state in _states(notification):
+            for uid in indexes.claimants(state):
+                keys |= psono_secrets.by_index(BY_UID, uid)
+        return keys
 
     return mapper
+
+
+def _left_targets(notification: Notification) -> set[str]:
+    match notification:
+        case Updated(old=old, new=new):
+            return set(indexes.target(old)) - set(indexes.target(new))
+        case Deleted(last=last):
+            return set(indexes.target(last))
+    return set()
+
+
+def _states(notification: Notification) -> tuple[KubeObject, ...]:
+    match notification:
+        case Added(new=new):
+            return (new,)
+        case Updated(old=old, new=new):
+            return (old, new)
+        case Deleted(last=last):
+            return (last,)
 
 
 def priority_of(notification: Notification) -> Priority:

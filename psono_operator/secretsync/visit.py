@@ -17,10 +17,10 @@ from psono_operator.runtime.resources import (
     version_of,
 )
 from psono_operator.runtime.store import StoreView
-from psono_operator.secretsync.failures import NotSupported
-from psono_operator.secretsync.indexes import BY_OWNER
+from psono_operator.secretsync.indexes import BY_AUTH_SECRET, BY_CLAIMANT, BY_TARGET
 from psono_operator.secretsync.memory import Inputs, revision
 from psono_operator.secretsync.need import FORCE_SYNC_LIMIT
+from psono_operator.secretsync.target import Claimant, Surroundings
 
 
 @dataclass(slots=True)
@@ -34,6 +34,9 @@ class Visit:
     status: PsonoSecretStatus
     target_key: ObjectKey
     cached_target: KubeObject | None
+    around: Surroundings
+    leftovers: tuple[ObjectKey, ...]
+    """Secrets with our marks that are not the target any more, in order."""
 
     @property
     def key(self) -> ObjectKey:
@@ -41,52 +44,56 @@ class Visit:
         return key_of(self.obj)
 
     @property
+    def claimant(self) -> Claimant:
+        """The PsonoSecret as its targets know it."""
+        return Claimant(self.key.name, self.inputs.uid)
+
+    @property
     def target_version(self) -> str:
         """The cached target's resourceVersion; empty when there is none."""
         return version_of(self.cached_target) if self.cached_target else ""
 
-    @property
-    def known_target(self) -> bool:
-        """Whether the target was ours at the last good synchronization."""
-        return self.status.target is not None and self.status.target.name == self.target_key.name
 
-
-def look(obj: KubeObject, secrets: StoreView) -> Visit:
-    """Parse the object and find its target in the cache. Raises InvalidSpec and NotSupported."""
+def look(obj: KubeObject, psono_secrets: StoreView, secrets: StoreView) -> Visit:
+    """Parse the object and gather what the caches know. Raises InvalidSpec."""
     spec, status = parse_spec(obj), parse_status(obj)
-    target_key = ObjectKey(key_of(obj).namespace, spec.target.name)
-    _refuse_unsupported(obj, spec, status, secrets)
-    return Visit(obj, inputs_of(obj, spec, secrets), spec, status, target_key, secrets.get(target_key))
+    namespace = key_of(obj).namespace
+    target_key = ObjectKey(namespace, spec.target.name)
+
+    def exists(name: str, uid: str) -> bool:
+        found = psono_secrets.get(ObjectKey(namespace, name))
+        return found is not None and uid_of(found) == uid
+
+    around = Surroundings(
+        known=status.target is not None and status.target.name == target_key.name,
+        holds_credentials=bool(psono_secrets.by_index(BY_AUTH_SECRET, str(target_key))),
+        exists=exists,
+    )
+    leftovers = tuple(sorted(set(marked_secrets(obj, secrets)) - {target_key}))
+    inputs = inputs_of(obj, spec, psono_secrets, secrets)
+    return Visit(obj, inputs, spec, status, target_key, secrets.get(target_key), around, leftovers)
 
 
-def inputs_of(obj: KubeObject, spec: PsonoSecretSpec | None, secrets: StoreView) -> Inputs:
+def marked_secrets(obj: KubeObject, secrets: StoreView) -> list[ObjectKey]:
+    """The Secrets of the object's namespace that carry its marks: its targets of now and before."""
+    namespace = key_of(obj).namespace
+    return sorted(key for key in secrets.by_index(BY_CLAIMANT, uid_of(obj)) if key.namespace == namespace)
+
+
+def inputs_of(
+    obj: KubeObject, spec: PsonoSecretSpec | None, psono_secrets: StoreView, secrets: StoreView
+) -> Inputs:
     """The identities of everything an attempt on ``obj`` depends on; ``spec`` is None when it is invalid."""
     namespace = key_of(obj).namespace
-    auth = spec.authentication.secret_ref.name if spec else ""
-    target = spec.target.name if spec else ""
+    target = ObjectKey(namespace, spec.target.name if spec else "")
+    rivals = (psono_secrets.get(key) for key in psono_secrets.by_index(BY_TARGET, str(target)))
     return Inputs(
         uid=uid_of(obj),
         generation=generation_of(obj),
         force_sync=annotations_of(obj).get(names.FORCE_SYNC_ANNOTATION, "")[:FORCE_SYNC_LIMIT],
-        credentials=revision(secrets.get(ObjectKey(namespace, auth))),
-        target=revision(secrets.get(ObjectKey(namespace, target))),
+        credentials=revision(
+            secrets.get(ObjectKey(namespace, spec.authentication.secret_ref.name if spec else ""))
+        ),
+        target=revision(secrets.get(target)),
+        rivals=tuple(sorted({uid_of(each) for each in rivals if each is not None} - {uid_of(obj)})),
     )
-
-
-def _refuse_unsupported(
-    obj: KubeObject, spec: PsonoSecretSpec, status: PsonoSecretStatus, secrets: StoreView
-) -> None:
-    if spec.target.creation_policy == "Merge":
-        raise NotSupported("spec.target.creationPolicy Merge is not supported by this version: use Owner")
-    known = status.target.name if status.target else None
-    if known not in {None, spec.target.name}:
-        raise NotSupported(
-            f'changing spec.target.name is not supported by this version: set it back to "{known}", '
-            "or delete this PsonoSecret and create it anew"
-        )
-    owned = secrets.by_index(BY_OWNER, uid_of(obj)) - {ObjectKey(key_of(obj).namespace, spec.target.name)}
-    if owned:
-        raise NotSupported(
-            f'Secret "{min(owned).name}" was a target of this PsonoSecret too, '
-            "and this version does not clean up previous targets: delete that Secret"
-        )

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from psono_operator.runtime.client import KubeClient
+from psono_operator.api.names import OPERATOR
+from psono_operator.runtime.client import KubeClient, PatchKind
 from psono_operator.runtime.errors import (
     AlreadyExists,
     ApiError,
@@ -22,8 +23,10 @@ from psono_operator.runtime.errors import (
     Unauthorized,
 )
 from psono_operator.runtime.resources import KubeObject, ObjectKey
+from psono_operator.secretsync.merge_policy import plan_merge
+from psono_operator.secretsync.owner_policy import plan_owner
 from psono_operator.secretsync.resources import SECRETS
-from psono_operator.secretsync.target import Create, Leave, Refuse, Replace, Wanted, plan_target
+from psono_operator.secretsync.target import Create, Leave, Patch, Refuse, Replace, Surroundings, Wanted
 
 _TRIES = 3
 
@@ -56,6 +59,10 @@ class WriteResult:
     target: KubeObject
     dropped: tuple[str, ...] = ()
     """Keys of others that went when an unowned Secret was taken over."""
+    taken: tuple[str, ...] = ()
+    """Keys that nobody managed and whose value was replaced."""
+    managers: tuple[str, ...] = ()
+    """Other field managers that had written the target."""
 
 
 class TargetWriter:
@@ -71,33 +78,33 @@ class TargetWriter:
         except NotFound:
             return None
 
-    async def apply(
-        self, wanted: Wanted, *, believed_absent: bool, known: bool, holds_credentials: bool
-    ) -> WriteResult:
-        """Make the target what is wanted; ``known`` and ``holds_credentials`` as for ``plan_target``.
+    async def apply(self, wanted: Wanted, around: Surroundings, *, believed_absent: bool) -> WriteResult:
+        """Make the target what is wanted.
 
         Raises TargetRefused, TargetWriteFailed and NamespaceTerminating, which are for the user to mend, and
         Conflict, AlreadyExists, Throttled, Unauthorized and Unreachable, which are not.
         """
         try:
-            return await self._apply(wanted, believed_absent, known, holds_credentials)
+            return await self._apply(wanted, around, believed_absent)
         except (Conflict, AlreadyExists, Throttled, Unauthorized):
             raise
         except ApiError as error:
             raise _explained(error, wanted.key.name) from None
 
-    async def _apply(
-        self, wanted: Wanted, believed_absent: bool, known: bool, holds_credentials: bool
-    ) -> WriteResult:
+    async def _apply(self, wanted: Wanted, around: Surroundings, believed_absent: bool) -> WriteResult:
+        make_plan = plan_merge if wanted.policy == "Merge" else plan_owner
         live = None if believed_absent else await self.read(wanted.key)
         for attempt in range(_TRIES):
-            plan = plan_target(wanted, live, known=known, holds_credentials=holds_credentials)
+            plan = make_plan(wanted, live, around)
             try:
                 match plan:
                     case Create(body):
                         return _result(Written.CREATED, await self._client.create(SECRETS, body))
                     case Replace(body, dropped):
                         return _result(Written.UPDATED, await self._client.replace(SECRETS, body), dropped)
+                    case Patch(body, taken):
+                        patched = await self._client.patch(SECRETS, wanted.key, body, PatchKind.MERGE)
+                        return _result(Written.UPDATED, patched, taken=taken)
                     case Leave():
                         return _result(Written.UNCHANGED, live or {})
                     case Refuse(message):
@@ -110,8 +117,13 @@ class TargetWriter:
         raise AssertionError("unreachable")
 
 
-def _result(kind: Written, secret: KubeObject, dropped: tuple[str, ...] = ()) -> WriteResult:
-    return WriteResult(kind, {"metadata": secret.get("metadata", {})}, dropped)
+def _result(
+    kind: Written, secret: KubeObject, dropped: tuple[str, ...] = (), taken: tuple[str, ...] = ()
+) -> WriteResult:
+    metadata = secret.get("metadata", {})
+    managers = {str(each.get("manager", "")) for each in metadata.get("managedFields") or ()}
+    others = tuple(sorted(managers - {"", OPERATOR}))
+    return WriteResult(kind, {"metadata": metadata}, dropped, taken, others)
 
 
 def _explained(error: ApiError, name: str) -> Exception:

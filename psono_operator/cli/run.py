@@ -1,0 +1,43 @@
+"""``psono-operator run``: the operator as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import sys
+from collections.abc import Mapping
+
+from psono_operator import __version__
+from psono_operator.app import Operator
+from psono_operator.logs import set_up
+from psono_operator.psono.errors import ProxySettingsError
+from psono_operator.runtime.clock import LoopClock
+from psono_operator.runtime.errors import ConfigurationError
+from psono_operator.runtime.kubeconfig import discover_credentials
+from psono_operator.settings import Settings
+
+log = logging.getLogger(__name__)
+
+CONFIGURATION_ERROR = 2
+
+
+def run(settings: Settings, environ: Mapping[str, str]) -> int:
+    """Run until told to stop; the exit code."""
+    set_up(settings.log_level, settings.log_format)
+    return asyncio.run(_run(settings, environ))
+
+
+async def _run(settings: Settings, environ: Mapping[str, str]) -> int:
+    clock = LoopClock()
+    try:
+        credentials = await discover_credentials(
+            clock=clock, environ=environ, kubeconfig=settings.kubeconfig, context=settings.context
+        )
+        operator = Operator(settings, credentials, clock=clock, rng=random.SystemRandom(), environ=environ)
+    except (ConfigurationError, ProxySettingsError) as error:
+        print(f"psono-operator: {error}", file=sys.stderr)
+        return CONFIGURATION_ERROR
+    operator.supervisor.install_signal_handlers(asyncio.get_running_loop())
+    log.info("psono-operator %s starts with API server %s", __version__, credentials.endpoint.url)
+    return await operator.run()

@@ -1,0 +1,47 @@
+"""Whether a body is an object of the kind its URL is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from psono_operator.sandbox.kube.objects import Obj, compact_json
+from psono_operator.sandbox.kube.registry import ResourceType
+from psono_operator.sandbox.kube.status import bad_request, invalid, unprocessable
+
+
+def check_kind(resource: ResourceType, body: Any) -> Obj:
+    """A shallow copy of ``body`` with apiVersion and kind; 400 and 422 for another kind of thing.
+
+    Built-in kinds may leave both out, custom resources may not.
+    """
+    if not isinstance(body, dict):
+        raise bad_request(f"the object provided is unrecognized (must be of type {resource.kind})")
+    new: Obj = dict(body)
+    kind, version = new.get("kind"), new.get("apiVersion")
+    if resource.custom:
+        if not kind or not version:
+            lacking = "Kind" if not kind else "apiVersion"
+            text = compact_json(body)
+            raise bad_request(
+                f"the object provided is unrecognized (must be of type {resource.kind}):"
+                f" Object '{lacking}' is missing in '{text[:200]}'"
+            )
+        if version != resource.api_version:
+            raise bad_request(
+                f"the API version in the data ({version}) does not match the expected API version"
+                f" ({resource.api_version})"
+            )
+        if kind != resource.kind:
+            name = str((body.get("metadata") or {}).get("name", ""))
+            wrong = type(resource.named)(resource.group, resource.plural, str(kind))
+            raise unprocessable(wrong, name, [invalid("kind", kind, f"must be {resource.kind}")])
+    elif kind not in (None, "", resource.kind) or version not in (None, "", resource.api_version):
+        raise bad_request(
+            f'{kind} in version "{str(version).rpartition("/")[2]}" cannot be handled as a {resource.kind}:'
+            f' no kind "{kind}" is registered for version "{version}"'
+        )
+    return (
+        {"kind": resource.kind, "apiVersion": resource.api_version}
+        | new
+        | {"kind": resource.kind, "apiVersion": resource.api_version}
+    )
