@@ -96,7 +96,9 @@ class Operator:
             clock=clock,
             rng=rng,
         )
-        queue = WorkQueue("psonosecret", clock, rng, observer=metrics.queue_observer("psonosecret"))
+        self._queue = queue = WorkQueue(
+            "psonosecret", clock, rng, observer=metrics.queue_observer("psonosecret")
+        )
         self._controller = Controller(
             "psonosecret",
             queue,
@@ -144,6 +146,12 @@ class Operator:
     def stop(self) -> None:
         """Request the orderly stop."""
         self.supervisor.request_stop()
+
+    @property
+    def idle(self) -> bool:
+        """Whether the caches are filled and no key is due or worked on."""
+        synced = all(informer.synced for informer in self._informers)
+        return synced and self._queue.depth == 0 and self._queue.unfinished_seconds() == 0
 
     def _informer(
         self, name: str, resource: Resource, store: Store, *, metadata_only: bool = False

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from psono_operator.runtime.notifications import Added, Deleted, Notification, Updated
@@ -210,19 +210,24 @@ class _Index:
         return frozenset((held,)) if isinstance(held, ObjectKey) else frozenset(held)
 
     def move(self, key: ObjectKey, old: KubeObject | None, new: KubeObject | None) -> None:
-        before = self._values(key, old) if old is not None else _NONE
-        after = self._values(key, new) if new is not None else _NONE
-        for value in before - after:
-            self._discard(value, key)
-        for value in after - before:
-            self._insert(value, key)
+        before = self._values(key, old) if old is not None else ()
+        after = self._values(key, new) if new is not None else ()
+        if before == after:
+            return
+        for value in before:
+            if value not in after:
+                self._discard(value, key)
+        for value in after:
+            if value not in before:
+                self._insert(value, key)
 
     def _insert(self, value: str, key: ObjectKey) -> None:
         held = self._keys.get(value)
         if held is None:
             self._keys[value] = key
         elif isinstance(held, ObjectKey):
-            self._keys[value] = {held, key}
+            if held != key:
+                self._keys[value] = {held, key}
         else:
             held.add(key)
 
@@ -231,23 +236,22 @@ class _Index:
         if isinstance(held, set):
             held.discard(key)
             if len(held) == 1:
-                self._keys[value] = held.pop()
-        elif held is not None:
+                (self._keys[value],) = held
+        elif held == key:
             del self._keys[value]
 
-    def _values(self, key: ObjectKey, obj: KubeObject) -> frozenset[str]:
+    def _values(self, key: ObjectKey, obj: KubeObject) -> Collection[str]:
         """The object's values; none if the function cannot read this object, which is one object's loss.
 
         The function is pure, so it fails alike when the object is taken out again.
         """
         try:
-            return frozenset(self._function(obj))
+            # Few values compare faster than a set of them is built; a repeated one does no harm below.
+            values = tuple(self._function(obj))
+            return values if len(values) < 8 else frozenset(values)
         except Exception as error:  # noqa: BLE001 - one odd object must not stop the cache (rule N1)
             _log.error("index %s cannot read %s: %s", self._name, key, one_line(error))
-            return _NONE
-
-
-_NONE: frozenset[str] = frozenset()
+            return ()
 
 
 def _place(obj: KubeObject) -> tuple[str, str]:

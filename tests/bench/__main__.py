@@ -103,18 +103,21 @@ async def all_ready(api: aiohttp.ClientSession, objects: int) -> None:
     """Return when every PsonoSecret is Ready, told by one watch."""
     ready: set[str] = set()
     query = {"watch": "true", "timeoutSeconds": "3600"}
-    timeout = aiohttp.ClientTimeout(total=DEADLINE)
     path = "/apis/secrets.psono.com/v1alpha1/psonosecrets"
-    async with api.get(path, params=query, timeout=timeout) as stream:
-        buffer = b""
-        async for chunk in stream.content.iter_any():
-            *lines, buffer = (buffer + chunk).split(b"\n")
-            for line in lines:
-                if b'"reason":"SecretSynchronized"' in line:
-                    ready.add(json.loads(line)["object"]["metadata"]["uid"])
-            if len(ready) >= objects:
-                return
-    raise SystemExit(f"only {len(ready)} of {objects} became Ready")
+    try:
+        async with asyncio.timeout(DEADLINE):
+            while True:  # the API server ends watches that fall behind; the next one begins with all objects
+                async with api.get(path, params=query, timeout=aiohttp.ClientTimeout(total=None)) as stream:
+                    buffer = b""
+                    async for chunk in stream.content.iter_any():
+                        *lines, buffer = (buffer + chunk).split(b"\n")
+                        for line in lines:
+                            if b'"reason":"SecretSynchronized"' in line:
+                                ready.add(json.loads(line)["object"]["metadata"]["uid"])
+                        if len(ready) >= objects:
+                            return
+    except TimeoutError:
+        raise SystemExit(f"only {len(ready)} of {objects} became Ready") from None
 
 
 async def measure(program: str, objects: int, namespaces: int) -> Figures:

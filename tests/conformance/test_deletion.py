@@ -125,7 +125,8 @@ async def test_foreground_deletion_takes_the_dependents_first(api: Api) -> None:
     await api.eventually(lambda: api.gone(f"{api.secrets}/child"))
 
     async def only_ours_is_left() -> bool:
-        return (await api.get(f"{api.psono}/a")).body["metadata"]["finalizers"] == [FINALIZER]
+        finalizers: list[str] = (await api.get(f"{api.psono}/a")).body["metadata"]["finalizers"]
+        return finalizers == [FINALIZER]
 
     await api.eventually(only_ours_is_left)
     await api.patch(f"{api.psono}/a", {"metadata": {"finalizers": None}})

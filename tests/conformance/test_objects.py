@@ -88,9 +88,7 @@ async def test_labels_are_validated(api: Api) -> None:
 
 
 async def test_only_one_owner_may_be_the_controller(api: Api) -> None:
-    owners = [
-        {"apiVersion": "v1", "kind": "X", "name": n, "uid": n, "controller": True} for n in ("a", "b")
-    ]
+    owners = [{"apiVersion": "v1", "kind": "X", "name": n, "uid": n, "controller": True} for n in ("a", "b")]
     answer = await api.create(api.secrets, secret("a", metadata={"ownerReferences": owners}))
     assert answer.status == 422
     assert "Only one reference can have Controller set to true" in answer.message

@@ -166,7 +166,9 @@ async def test_apply_twice_changes_nothing(api: Api) -> None:
 
 
 async def test_apply_of_a_field_of_another_manager_is_a_conflict_unless_forced(api: Api) -> None:
-    await api.patch(f"{api.secrets}/a", secret("a", data={"k": "MQ==", "x": "MQ=="}), APPLY, fieldManager="m1")
+    await api.patch(
+        f"{api.secrets}/a", secret("a", data={"k": "MQ==", "x": "MQ=="}), APPLY, fieldManager="m1"
+    )
     wish = secret("a", data={"k": "Mg=="})
     refused = await api.patch(f"{api.secrets}/a", wish, APPLY, fieldManager="m2")
     assert (refused.status, refused.reason) == (409, "Conflict")

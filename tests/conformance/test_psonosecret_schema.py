@@ -64,7 +64,7 @@ async def test_every_case_of_the_table(api: Api) -> None:
 MESSAGES = [
     (
         {"spec": {"refreshInterval": "1d"}},
-        "spec.refreshInterval: Invalid value: \"1d\": spec.refreshInterval in body should match '",
+        'spec.refreshInterval: Invalid value: "1d": spec.refreshInterval in body should match \'',
     ),
     (
         {"spec": {"refreshInterval": "29s"}},
@@ -72,16 +72,16 @@ MESSAGES = [
     ),
     (
         {"spec": {"target": {"name": "credentials"}}},
-        'spec.target.name: Invalid value: "credentials": spec.target.name must differ from'
+        "spec.target.name: Invalid value: spec.target.name must differ from"
         " spec.authentication.secretRef.name",
     ),
     (
         {"spec": {"data": [{"secretKey": "A", "remoteRef": {"secretId": "a"}}]}},
-        "spec.data[0].remoteRef: Invalid value:",
+        "spec.data[0].remoteRef: Invalid value: exactly one of field and environmentVariable must be set",
     ),
     (
         {"spec": {"data": [{"secretKey": "..", "remoteRef": {"secretId": "a", "field": "f"}}]}},
-        'spec.data[0].secretKey: Invalid value: "..": secretKey must not be \'.\' and must not start with',
+        "spec.data[0].secretKey: Invalid value: \"..\": secretKey must not be '.' and must not start with",
     ),
     (
         {"spec": {"data": None}},
@@ -112,6 +112,13 @@ async def test_the_messages_are_the_servers_own(api: Api, patch: dict[str, Any],
     answer = await api.create(api.psono, merged(psono("a"), patch))
     assert (answer.status, answer.reason) == (422, "Invalid")
     assert text in answer.message
+
+
+async def test_a_rule_about_two_fields_is_checked_when_either_changes(api: Api) -> None:
+    await api.new_psono("a")
+    body = {"spec": {"authentication": {"secretRef": {"name": "target"}}}}
+    answer = await api.patch(f"{api.psono}/a", body)
+    assert (answer.status, answer.causes[0]["field"]) == (422, "spec.target.name")
 
 
 async def test_rules_are_not_checked_when_the_shape_is_wrong(api: Api) -> None:

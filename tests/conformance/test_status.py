@@ -90,7 +90,9 @@ async def test_the_main_endpoint_ignores_the_status(api: Api) -> None:
     created = await api.new_psono("a", status={"observedGeneration": 9})
     assert "status" not in created.body
     await api.patch(f"{api.psono}/a/status", {"status": {"observedGeneration": 1}})
-    answer = await api.patch(f"{api.psono}/a", {"status": {"observedGeneration": 2}, "spec": {"refreshInterval": "1h"}})
+    answer = await api.patch(
+        f"{api.psono}/a", {"status": {"observedGeneration": 2}, "spec": {"refreshInterval": "1h"}}
+    )
     assert answer.body["status"] == {"observedGeneration": 1}
     live = (await api.get(f"{api.psono}/a")).body
     live["status"] = {"observedGeneration": 3}

@@ -78,6 +78,7 @@ class Schema:
     preserve: bool = False
     enum: Sequence[Any] | None = None
     pattern: str | None = None
+    expression: re.Pattern[str] | None = None
     format: str | None = None
     lengths: tuple[int | None, int | None] = (None, None)
     counts: tuple[int | None, int | None] = (None, None)
@@ -97,9 +98,10 @@ def compile_schema(raw: Mapping[str, Any], path: str = "") -> Schema:
     preserve = raw.get("x-kubernetes-preserve-unknown-fields") is True
     if "type" not in raw and not preserve:
         raise SchemaError(f"type is required (at {where})")
+    pattern = None
     if raw.get("pattern") is not None:
         try:
-            re.compile(raw["pattern"])
+            pattern = re.compile(_python_pattern(raw["pattern"]), re.ASCII)
         except re.error as error:
             raise SchemaError(f"pattern does not compile (at {where}): {error}") from None
     properties = raw.get("properties") or {}
@@ -116,6 +118,7 @@ def compile_schema(raw: Mapping[str, Any], path: str = "") -> Schema:
         preserve=preserve or additional is True,
         enum=raw.get("enum"),
         pattern=raw.get("pattern"),
+        expression=pattern,
         format=raw.get("format"),
         lengths=(raw.get("minLength"), raw.get("maxLength")),
         counts=(raw.get("minItems"), raw.get("maxItems")),
@@ -125,6 +128,11 @@ def compile_schema(raw: Mapping[str, Any], path: str = "") -> Schema:
         atomic_map=raw.get("x-kubernetes-map-type") == "atomic",
         rules=tuple(_compile_rule(each, where) for each in raw.get("x-kubernetes-validations") or ()),
     )
+
+
+def _python_pattern(pattern: str) -> str:
+    """RE2 as Python's re: ``$`` is the very end of the text, not also the place before a last newline."""
+    return re.sub(r"(\\.)|\[(?:\\.|[^\]\\])*\]|\$", lambda m: r"\Z" if m[0] == "$" else m[0], pattern)
 
 
 def _compile_rule(raw: Mapping[str, Any], where: str) -> CompiledRule:

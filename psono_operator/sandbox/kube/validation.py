@@ -7,7 +7,6 @@ blocks them. On an update, errors about values that did not change are only warn
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -126,7 +125,7 @@ def _scalar(value: Any, schema: Schema, field: str) -> list[Cause]:
         if high is not None and len(value) > high:
             detail = f"may not be more than {high} bytes"
             causes.append(Cause("FieldValueTooLong", f"Too long: {detail}", field))
-        if schema.pattern is not None and re.search(schema.pattern, value) is None:
+        if schema.expression is not None and schema.expression.search(value) is None:
             causes.append(invalid(field, value, f"{field} in body should match '{schema.pattern}'"))
         if schema.format == "date-time" and parse_timestamp(value) is None:
             detail = f"{leaf} in body must be of type date-time: {json.dumps(value)}"
@@ -174,16 +173,10 @@ def _rules(value: Any, schema: Schema, path: Path) -> list[tuple[Path, Cause]]:
     found: list[tuple[Path, Cause]] = []
     for rule in schema.rules:
         field = spell(path) + rule.field_path
-        shown = "object" if isinstance(value, dict) else "array" if isinstance(value, list) else value
-        at = path + tuple(step for step in rule.field_path.split(".") if step)
+        shown = "" if isinstance(value, (dict, list)) else f"{json.dumps(value)}: "
         try:
             if not rule.test(value):
-                found.append(
-                    (
-                        at if rule.field_path else path,
-                        Cause(rule.reason, f"Invalid value: {json.dumps(shown)}: {rule.message}", field),
-                    )
-                )
+                found.append((path, Cause(rule.reason, f"Invalid value: {shown}{rule.message}", field)))
         except RuleError as error:
             found.append((path, invalid(field, json_type(value), f"{error} evaluating rule: {rule.message}")))
     if isinstance(value, dict):

@@ -88,10 +88,13 @@ def _decode_times(new: Obj) -> None:
 
 
 def _validate_namespace(new: Obj) -> list[Cause]:
-    wanted = dig(new, ("involvedObject", "namespace")) or "default"
-    if new["metadata"].get("namespace") != wanted:
-        return [invalid("involvedObject.namespace", wanted, "does not match event.namespace")]
-    return []
+    """An event is where its object is; with an eventTime only the object of no namespace is looked at."""
+    named, own = dig(new, ("involvedObject", "namespace")) or "", new["metadata"].get("namespace")
+    if new.get("eventTime"):
+        fits = bool(named) or own in ("default", "kube-system")
+    else:
+        fits = own == (named or "default")
+    return [] if fits else [invalid("involvedObject.namespace", named, "does not match event.namespace")]
 
 
 def _validate_lengths(new: Obj) -> list[Cause]:
@@ -103,7 +106,7 @@ def _validate_lengths(new: Obj) -> list[Cause]:
         ("reportingInstance", 128),
     ):
         if len(str(new.get(name, ""))) > limit:
-            causes.append(too_long(_BACK.get(name, name), limit))
+            causes.append(too_long(name, limit))
     series = new.get("series")
     if isinstance(series, dict) and series.get("count", 0) < 2:
         causes.append(invalid("series.count", series.get("count", 0), "should be at least 2"))
