@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
-from .credentials import canonical_uuid
-from .errors import (
+from psono_operator.psono.credentials import canonical_uuid
+from psono_operator.psono.errors import (
     Maintenance,
     Meaning,
     ProtocolError,
@@ -27,8 +27,8 @@ from .errors import (
     Throttled,
     Unreachable,
 )
-from .sealed import SealedEntry
-from .strictjson import NotJson, NotUtf8, parse_json
+from psono_operator.psono.sealed import SealedEntry
+from psono_operator.psono.strictjson import NotJson, NotUtf8, parse_json
 
 RETRY_AFTER_CAP = 3600.0
 """Seconds. A server whose daily budget is spent says 86 400; waiting that long unasked helps nobody."""

@@ -17,11 +17,18 @@ from typing import TypeVar
 
 import aiohttp
 
-from .answers import PROXY_REFUSED, Answer, KeyReport, inspect_answer, read_answer, request_body
-from .credentials import PsonoCredentials, canonical_uuid
-from .errors import ProtocolError, PsonoError, RemoteError, TooLarge, Unreachable
-from .sealed import SealedEntry
-from .sessions import SessionLease
+from psono_operator.psono.answers import (
+    PROXY_REFUSED,
+    Answer,
+    KeyReport,
+    inspect_answer,
+    read_answer,
+    request_body,
+)
+from psono_operator.psono.credentials import PsonoCredentials, canonical_uuid
+from psono_operator.psono.errors import ProtocolError, PsonoError, RemoteError, TooLarge, Unreachable
+from psono_operator.psono.sealed import SealedEntry
+from psono_operator.psono.sessions import SessionLease
 
 BODY_CAP = 8 * 1024 * 1024
 """Bytes of a good answer that are read."""

@@ -17,8 +17,8 @@ from uuid import UUID
 
 from yarl import URL
 
-from .errors import InvalidCredential, MissingCredential, Role
-from .secretbytes import SecretBytes
+from psono_operator.psono.errors import InvalidCredential, MissingCredential, Role
+from psono_operator.psono.secretbytes import SecretBytes
 
 _HEX_KEY = re.compile(r"[0-9a-fA-F]{64}")
 _UUID = re.compile(r"(?:urn:uuid:)?([0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.IGNORECASE)

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .errors import DecryptionError, ExtractionError, Found, Stage
-from .secretbytes import SecretBytes
-from .strictjson import NotJson, NotUtf8, parse_json
+from psono_operator.psono.errors import DecryptionError, ExtractionError, Found, Stage
+from psono_operator.psono.secretbytes import SecretBytes
+from psono_operator.psono.strictjson import NotJson, NotUtf8, parse_json
 
 _VARIABLES = "environment_variables_variables"
 _ABSENT = object()

@@ -16,7 +16,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from aiohttp import encode_basic_auth
 from yarl import URL
 
-from .errors import ProxySettingsError
+from psono_operator.psono.errors import ProxySettingsError
 
 _Address = IPv4Address | IPv6Address
 _Network = IPv4Network | IPv6Network

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from nacl.exceptions import CryptoError
 from nacl.secret import SecretBox
 
-from .entry import Entry
-from .errors import DecryptionError, Stage
-from .secretbytes import SecretBytes
+from psono_operator.psono.entry import Entry
+from psono_operator.psono.errors import DecryptionError, Stage
+from psono_operator.psono.secretbytes import SecretBytes
 
 _ENTRY_KEY = re.compile(rb"[0-9a-fA-F]{64}")
 

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import aiohttp
 from yarl import URL
 
-from .credentials import PsonoCredentials, trusting
-from .errors import Unreachable
-from .proxies import Proxy, ProxyRules
+from psono_operator.psono.credentials import PsonoCredentials, trusting
+from psono_operator.psono.errors import Unreachable
+from psono_operator.psono.proxies import Proxy, ProxyRules
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for a connection: name, TCP, proxy and TLS."""

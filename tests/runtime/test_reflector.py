@@ -478,7 +478,7 @@ async def test_a_snapshot_whose_consumer_failed_is_taken_again() -> None:
         reflector = reflector_of(client)
         for _ in range(2):
             assert isinstance((await take(reflector, 1))[0], Snapshot)
-    assert len(api.lists_seen) == 2
+    assert (len(api.lists_seen), len(api.watches_seen)) == (2, 0)
 
 
 # What others see of it
@@ -531,6 +531,17 @@ async def test_trouble_while_watching_is_told_once_and_its_end_once(caplog: pyte
             assert trouble(reflector) == "", "an open watch is good news before its first line"
             await asyncio.sleep(60)
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+
+async def test_a_watch_that_fails_after_a_good_while_is_trouble_during_the_delay() -> None:
+    async with serving() as (api, client):
+        api.watches.append(stream(30, event("ERROR", status_body(500))))
+        reflector = reflector_of(client)
+        async with running(reflector):
+            await asyncio.sleep(30.5)
+            assert "500" in trouble(reflector)
+            await asyncio.sleep(5)
+            assert trouble(reflector) == ""
 
 
 async def test_trouble_of_another_nature_is_told_anew(caplog: pytest.LogCaptureFixture) -> None:

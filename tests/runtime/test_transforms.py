@@ -24,7 +24,7 @@ def secret() -> dict[str, object]:
         "data": {"password": CANARY},
         "stringData": {"password": CANARY},
         "metadata": {
-            "namespace": "a",
+            "namespace": "team-a",
             "name": "b",
             "uid": "u",
             "resourceVersion": "7",
@@ -58,7 +58,7 @@ def test_the_allowlist_keeps_identity_ownership_deletion_and_our_annotations() -
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {
-            "namespace": "a",
+            "namespace": "team-a",
             "name": "b",
             "uid": "u",
             "resourceVersion": "7",

@@ -53,7 +53,8 @@ REFUSED = Refused(400, next(iter(Meaning)))
 async def test_entries_are_read_side_by_side() -> None:
     """D14."""
     source = Source()
-    assert dict(await fetch(source, IDS)) == {each: each for each in IDS}
+    found: dict[str, Any] = dict(await fetch(source, IDS))
+    assert found == {each: each for each in IDS}
     assert sorted(source.reads) == sorted(IDS)
     assert source.most_at_once == READS_AT_ONCE
     assert asyncio.get_running_loop().time() == pytest.approx(len(IDS) / READS_AT_ONCE)

@@ -27,7 +27,7 @@ SYNCED = Synced(
     force_sync="go",
     target=SyncedTarget(name="db", creation_policy="Owner", resource_version="7"),
     entries=(SyncedEntry(secret_id="e1"),),
-    keys=3,
+    message="all is well",
 )
 FAILED = Failed(2, "go", Reason.REMOTE_READ_FAILED, "no answer")
 
@@ -46,7 +46,7 @@ def test_a_good_synchronization_is_reported_whole() -> None:
                 "observedGeneration": 2,
                 "lastTransitionTime": "2026-12-01T12:00:00Z",
                 "reason": "SecretSynchronized",
-                "message": 'Secret "db" holds 3 values of 1 Psono entry.',
+                "message": "all is well",
             }
         ],
     }
@@ -111,7 +111,8 @@ outcomes = st.builds(
         SyncedTarget, name=st.sampled_from(["x", "y"]), resource_version=st.sampled_from([None, "1"])
     ),
     entries=st.lists(st.builds(SyncedEntry, secret_id=st.sampled_from("abc")), max_size=2).map(tuple),
-    keys=st.integers(1, 2),
+    message=st.text(max_size=5),
+    leftover=st.sampled_from(["", "still there"]),
 )
 
 

@@ -169,11 +169,12 @@ def prune(value: Any, schema: Schema, path: str = "", *, root: bool = True) -> l
 
 
 def default(value: Any, schema: Schema) -> None:
-    """Fill in defaults in place; a null that may not be null counts as absent where there is a default."""
+    """Fill in defaults in place; a null where none is allowed counts as absent."""
     if isinstance(value, dict):
         for name, child in schema.properties.items():
-            absent = name not in value or (value[name] is None and not child.nullable)
-            if child.has_default and absent:
+            if name in value and value[name] is None and not child.nullable:
+                del value[name]
+            if child.has_default and name not in value:
                 value[name] = clone(child.default)
             if name in value:
                 default(value[name], child)

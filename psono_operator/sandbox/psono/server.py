@@ -21,7 +21,7 @@ from uuid import UUID
 
 from aiohttp import web
 
-from .store import ApiKey, Store
+from psono_operator.sandbox.psono.store import ApiKey, Store
 
 _PATHS = {"/api-key-access/secret/": "read", "/api-key-access/inspect/": "inspect"}
 _OTHER_PATHS = ("/healthcheck/",)
