@@ -172,6 +172,9 @@ async def _equals(on: Stage) -> bool:
 async def _stay(on: Stage, kubeconfig: Path) -> None:
     await on.call("POST", collection(), theatre.psono_secret(on))
     await on.until("the PsonoSecret is Ready", lambda: _is_ready(on))
+    stop = asyncio.Event()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(each, stop.set)
     print("\nBoth servers and the operator stay up until Ctrl-C. In another terminal:\n")
     for line in (
         f"export KUBECONFIG={kubeconfig}",
@@ -184,7 +187,4 @@ async def _stay(on: Stage, kubeconfig: Path) -> None:
     ):
         print(f"  {line}")
     print(f"\nPsono: {on.psono_url}, entry {on.entry}", flush=True)
-    stop = asyncio.Event()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(each, stop.set)
     await stop.wait()

@@ -1,8 +1,9 @@
 """List and watch one resource, as snapshots and changes, for ever.
 
-    EMPTY ──► LISTING ──► WATCHING ─┐   410, a version the server does not know, or the hourly safety relist
-                 ▲                  │
-                 └──────────────────┘
+    EMPTY ──► LISTING ──► WATCHING
+      ▲          ▲           │ │
+      │          └───────────┘ │    the safety relist is due
+      └────────────────────────┘    the version expired, or the server does not know it
 
 The reflector knows the list-and-watch protocol and its failures; it refuses to know what the objects are and
 who reads them. It never ends by itself: every failure ends in a delay and another attempt. What a line of the
@@ -131,7 +132,8 @@ class Reflector:
         """A snapshot, then changes, then possibly another snapshot, without end.
 
         An item counts as consumed when the next one is asked for. A consumer that failed on an item closes
-        the iterator and calls this again: it gets the same item, or a snapshot that includes it (B9).
+        the iterator (``contextlib.aclosing``) and calls this again: it gets the same item, or a snapshot
+        that includes it (B9).
         """
         while True:
             relisting = self._version is None or self._relist_is_due()

@@ -291,7 +291,12 @@ async def test_lines_come_out_whole_however_they_were_cut() -> None:
 
 @pytest.mark.parametrize("then", ["end", "cut"])
 @pytest.mark.parametrize(
-    "rest", [b'{"type":"ADDED","obj', '{"type":"ADDED","object":{"metadata":{"name":"ü'.encode()[:-1]]
+    "rest",
+    [
+        b'{"type":"ADDED","obj',
+        '{"type":"ADDED","object":{"metadata":{"name":"ü'.encode()[:-1],
+        json.dumps(event("ADDED", thing("whole-but-for-its-end", "9"))).encode(),
+    ],
 )
 async def test_a_line_that_was_cut_off_is_a_disconnect_and_no_event(rest: bytes, then: str) -> None:
     """B7: even when cut within a character."""

@@ -177,6 +177,17 @@ async def test_a_series_ends_after_six_quiet_minutes() -> None:
         assert stage.recorder._buckets == {}
 
 
+async def test_the_last_repeats_are_told_when_the_series_ends_however_slow_the_server_is() -> None:
+    stage = Stage()
+    stage.api.delay = 100
+    async with stage.running():
+        for wait in (1, 100, 100, 2000):  # each comes while the one before is being sent
+            stage.tell()
+            await asyncio.sleep(wait)
+    assert [body["series"]["count"] for _, body, _ in stage.api.patches] == [2, 3, 4]
+    assert len(stage.recorder._series) == 0
+
+
 async def test_what_differs_is_another_event() -> None:
     stage = Stage()
     async with stage.running():

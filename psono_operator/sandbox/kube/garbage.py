@@ -66,7 +66,7 @@ def plan(items: Sequence[Item], registry: Registry) -> list[Action]:
             dependents.setdefault(owner.get("uid", ""), []).append(item)
     actions: list[Action] = []
     for item in items:
-        actions += _finish_deletion(item, dependents.get(item.object["metadata"]["uid"], []))
+        actions += _finish_deletion(item, dependents)
     touched = {id(action.item.object) for action in actions}
     for item in items:
         if id(item.object) not in touched and _owners(item.object):
@@ -94,9 +94,10 @@ def _without_owners(obj: Obj, uids: Iterable[str]) -> Obj:
     return result
 
 
-def _finish_deletion(item: Item, dependents: list[Item]) -> list[Action]:
+def _finish_deletion(item: Item, owned: Mapping[str, list[Item]]) -> list[Action]:
     """The work that the finalizers ``orphan`` and ``foregroundDeletion`` ask for."""
     meta = metadata(item.object)
+    dependents = owned.get(meta["uid"], [])
     finalizers = meta.get("finalizers") or ()
     if not meta.get("deletionTimestamp"):
         return []
@@ -109,7 +110,7 @@ def _finish_deletion(item: Item, dependents: list[Item]) -> list[Action]:
         if not any(_blocks(each.object, meta["uid"]) for each in dependents):
             return [Update(item, _without_finalizer(item.object, FOREGROUND_FINALIZER))]
         return [
-            Delete(each, FOREGROUND)
+            Delete(each, FOREGROUND if each.object["metadata"]["uid"] in owned else BACKGROUND)
             for each in dependents
             if not metadata(each.object).get("deletionTimestamp")
         ]

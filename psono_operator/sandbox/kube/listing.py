@@ -75,10 +75,10 @@ class Page:
 
 @dataclass(slots=True)
 class Reader:
-    """All reads from ``storage`` but watches. Tokens of revisions below ``token_floor`` are expired."""
+    """All reads from ``storage`` but watches. Tokens of an earlier ``epoch`` are expired."""
 
     storage: Storage
-    token_floor: int = 0
+    epoch: int = 0
 
     def get(self, resource: ResourceType, key: Key) -> Obj:
         """One object; 404."""
@@ -89,7 +89,7 @@ class Reader:
 
     def expire_continue_tokens(self) -> None:
         """Make every continue token handed out so far answer 410."""
-        self.token_floor = self.storage.revision + 1
+        self.epoch += 1
 
     def list(self, scope: Scope, query: Mapping[str, str]) -> Page:
         """A page. The rules of resourceVersion, match, limit and continue are those of the API."""
@@ -114,7 +114,7 @@ class Reader:
         if len(page) == len(keys):
             return Page(items, str(revision), keys=page)
         rest = None if scope.selective else len(keys) - len(page)
-        return Page(items, str(revision), _token(revision, keys[len(page)]), rest, keys=page)
+        return Page(items, str(revision), self._token(revision, keys[len(page)]), rest, keys=page)
 
     def _rows(self, resource: ResourceType, revision: int) -> Mapping[Key, Obj]:
         if revision == self.storage.revision:
@@ -134,24 +134,24 @@ class Reader:
         exact = match == "Exact" or (not match and limit > 0 and asked > 0)
         return asked if exact else self.storage.revision
 
+    def _token(self, revision: int, start: Key) -> str:
+        place = f"{start.namespace}/{start.name}"
+        text = json.dumps({"v": _TOKEN_VERSION, "rv": revision, "start": place, "epoch": self.epoch})
+        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
     def _read_token(self, token: str) -> tuple[int, Key]:
         try:
             parsed = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
             if parsed["v"] != _TOKEN_VERSION:
                 raise ValueError
             namespace, _, name = parsed["start"].partition("/")
-            revision = int(parsed["rv"])
+            revision, epoch = int(parsed["rv"]), parsed["epoch"]
         except (binascii.Error, ValueError, KeyError, TypeError, AttributeError):
             raise bad_request("invalid continue token: continue key is not valid") from None
-        if revision < self.storage.compacted or revision < self.token_floor:
-            fresh = _token(self.storage.revision, Key(namespace, name))
+        if revision < self.storage.compacted or epoch != self.epoch:
+            fresh = self._token(self.storage.revision, Key(namespace, name))
             raise expired(_TOKEN_EXPIRED, **{"continue": fresh})
         return revision, Key(namespace, name)
-
-
-def _token(revision: int, start: Key) -> str:
-    text = json.dumps({"v": _TOKEN_VERSION, "rv": revision, "start": f"{start.namespace}/{start.name}"})
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def number(query: Mapping[str, str], name: str) -> int | None:

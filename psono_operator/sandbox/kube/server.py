@@ -174,6 +174,9 @@ class KubeSandbox:
 
     async def _background(self, app: web.Application) -> AsyncIterator[None]:
         self._bootstrap()
+        if self.garbage_collector:
+            self.collect()
+        self.storage.changed.clear()  # no timer runs yet: a test's clock may start later than its fixtures
         task = asyncio.create_task(self._collect_forever(), name="sandbox-garbage-collector")
         yield
         task.cancel()
