@@ -114,6 +114,7 @@ class Operator:
             triggers.concerned_by_psono_secret(psono_secrets.view),
             triggers.worth_a_look,
             triggers.priority_of,
+            new_input=triggers.makes_failures_meaningless,
         )
         self._controller.watch(
             kube_secrets,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 
 _UNIT_NANOSECONDS = {
     "ns": 1,
@@ -23,6 +24,7 @@ _TERM = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _LIMIT = 2**63 - 1
 
 
+@lru_cache(maxsize=256)  # a cluster uses a handful of intervals, and every visit asks
 def parse_duration(text: str) -> float:
     """Seconds of a Go duration. Raises ValueError, without quoting ``text``, for anything else."""
     sign, rest = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))

@@ -7,8 +7,9 @@ It knows Kubernetes and nothing else: no resource by name, no Psono. In the orde
 ``client``                                       one method per verb, on raw objects
 ``linebuffer``, ``reflector``, ``transforms``    list-and-watch as snapshots and changes
 ``store``, ``notifications``, ``informer``       the local cache, its indexes and its listeners
-``predicates``, ``workqueue``, ``controller``    from notifications to keys to reconciles
+``predicates``, ``workqueue``, ``retries``, ``controller``   from notifications to keys to reconciles
 ``ownwrites``                                    our own writes, recognised when they come back
+``tracebacks``                                   exceptions as log lines without what they say
 ``recorder``                                     events about objects, best effort
 ``supervisor``, ``health``, ``metrics``, ``http``  the process around it
 """

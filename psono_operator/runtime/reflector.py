@@ -48,6 +48,9 @@ WATCH_SECONDS = (180, 230)
 """A watch ends after a time drawn from this range: some load balancers cut idle flows at 240 s (B1)."""
 SHORT_WATCH = 1.0
 """Seconds. A stream that ends sooner and brought nothing new is a failure (B5)."""
+DEAF_WATCHES_BEFORE_RELIST = 2
+"""Watches of full length without a single line, not even a bookmark, until the version is suspected. That is
+how a real API server (1.36) treats a version from its future, such as ours after a restore of etcd."""
 RETRY_AFTER_CAP = 180.0
 """Seconds for which we go blind at most because a server said so; below the limit of liveness (N3)."""
 FULL_LIST_TIMEOUT = 120.0
@@ -119,6 +122,7 @@ class Reflector:
         self._trouble: KubeError | None = None
         self._opened_at: float | None = None
         self._failed_watches = 0
+        self._deaf_watches = 0
         self._unknown_types: set[str] = set()
 
     @property
@@ -194,7 +198,7 @@ class Reflector:
     def _listed(self, version: str) -> None:
         """The consumer has taken the snapshot."""
         self._version = version
-        self._failed_watches = 0
+        self._failed_watches = self._deaf_watches = 0
         if self._relist_interval is not None:
             jitter = self._rng.uniform(0.8, 1.2)
             self._relist_at = self._clock.monotonic() + self._relist_interval * jitter
@@ -204,12 +208,13 @@ class Reflector:
         """One watch request from the current version. Moves the version; raises what ended the watch."""
         assert self._version is not None  # noqa: S101 - the caller's condition, for the type checker
         started, begun_at = self._version, self._clock.monotonic()
+        timeout, heard = self._rng.randint(*WATCH_SECONDS), False
         self._opened_at = None
         lines = self._client.watch_lines(
             self._resource,
             namespace=self.namespace,
             resource_version=started,
-            timeout_seconds=self._rng.randint(*WATCH_SECONDS),
+            timeout_seconds=timeout,
             label_selector=self._label_selector,
             field_selector=self._field_selector,
             metadata_only=self._metadata_only,
@@ -218,6 +223,7 @@ class Reflector:
         async with aclosing(lines):
             async for line in lines:
                 self._step()
+                heard = True
                 event = read_line(line, self._request, sensitive=self._resource.sensitive)
                 match event:
                     case KubeError():
@@ -231,9 +237,17 @@ class Reflector:
                     case UnknownEvent(name):
                         self._ignore(name)
         self._step()
-        if self._version == started and self._clock.monotonic() - begun_at < SHORT_WATCH:
+        lasted = self._clock.monotonic() - begun_at
+        if self._version == started and lasted < SHORT_WATCH:
             raise WatchEndedEarly(f"{self._request}: the server ended the watch at once")
         self._recovered()
+        if heard:
+            self._deaf_watches = 0
+        elif lasted >= timeout - SHORT_WATCH:
+            self._deaf_watches += 1
+            if self._deaf_watches >= DEAF_WATCHES_BEFORE_RELIST:
+                log.info("%s: nothing was heard from version %s; listing again", self._request, started)
+                self._forget_version()
 
     def _opened(self) -> None:
         self._step()
@@ -264,12 +278,12 @@ class Reflector:
         if watching:
             self._failed_watches += is_servers_fault(error)
             if after_watch_failure(error, self._failed_watches) is AfterFailure.RELIST:
-                self._version = None
+                self._forget_version()
         elif self._version is not None and self._relist_interval is not None:
             # The safety relist failed. What we have is no worse than before: go on and try later.
             self._relist_at = self._clock.monotonic() + 0.1 * self._relist_interval
         if self._version is None:
-            self._enter(State.EMPTY)
+            self._enter(State.EMPTY)  # also when it is the first list that failed
         retry_after = error.retry_after if isinstance(error, ApiError) else None
         delay = self._backoff.next(min(retry_after or 0.0, RETRY_AFTER_CAP))
         if self._on_failure is not None:
@@ -302,6 +316,10 @@ class Reflector:
         known, self._trouble = self._trouble, None
         if known is not None:
             log.info("%s works again", self._request)
+
+    def _forget_version(self) -> None:
+        self._version = None
+        self._enter(State.EMPTY)
 
     def _relist_is_due(self) -> bool:
         return self._relist_at is not None and self._clock.monotonic() >= self._relist_at

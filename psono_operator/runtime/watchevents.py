@@ -114,6 +114,6 @@ def after_watch_failure(error: KubeError, in_a_row: int) -> AfterFailure:
 def is_servers_fault(error: KubeError) -> bool:
     """Whether a server answered and failed, so that our version may be the cause.
 
-    A watch that ends at once counts: that is how a real server answers a version from its future.
+    A watch that ends at once and without news counts: nobody says why, and a list may be the way out.
     """
     return isinstance(error, ServerError | ProtocolError | WatchEndedEarly)

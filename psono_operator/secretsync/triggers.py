@@ -27,6 +27,12 @@ worth_a_look: Predicate = predicates.any_of(
 """For PsonoSecrets. A status update, ours above all, is none of these."""
 
 
+makes_failures_meaningless: Predicate = predicates.any_of(
+    predicates.generation_changed, predicates.recreated_or_went
+)
+"""For PsonoSecrets: what was wrong before says nothing about what comes now (rules E4, C3)."""
+
+
 def after_the_first_list(notification: Notification) -> bool:
     """For Secrets: the first list concerns nobody, since every PsonoSecret is visited anyway."""
     return not (isinstance(notification, Added) and notification.initial)

@@ -104,7 +104,8 @@ def bookmark(version: str) -> dict[str, Any]:
 def stream(*parts: object, then: str = "end") -> Reply:
     """A watch answer. Parts: dicts are lines, bytes are sent as they are, numbers are pauses in seconds.
 
-    ``then``: ``end`` at once, ``hold`` until the asked for timeout, fall ``silent``, or ``cut`` the connection.
+    ``then``: ``end`` at once, ``hold`` until the asked for timeout with a bookmark before it, the same without
+    one (``deaf``), fall ``silent``, or ``cut`` the connection.
     """
 
     async def reply(request: web.Request) -> web.StreamResponse:
@@ -116,6 +117,11 @@ def stream(*parts: object, then: str = "end") -> Reply:
             else:
                 await response.write(part if isinstance(part, bytes) else json.dumps(part).encode() + b"\n")
         if then == "hold":
+            # A real server sends a bookmark about two seconds before it ends a watch.
+            await asyncio.sleep(float(request.query["timeoutSeconds"]) - 2)
+            await response.write(json.dumps(bookmark(request.query["resourceVersion"])).encode() + b"\n")
+            await asyncio.sleep(2)
+        elif then == "deaf":
             await asyncio.sleep(float(request.query["timeoutSeconds"]))
         elif then == "silent":
             await asyncio.Event().wait()

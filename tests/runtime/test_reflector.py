@@ -355,14 +355,34 @@ async def test_news_in_between_begin_the_count_anew() -> None:
     assert watched_from(api)[5] == "8"
 
 
-async def test_a_version_from_the_future_is_given_up_after_five_empty_answers() -> None:
-    """R4: a real server answers it with 200 and nothing."""
+async def test_a_version_that_gets_empty_answers_is_given_up_after_the_fifth() -> None:
+    """B4, B5."""
     async with serving() as (api, client):
-        api.calls.extend([page([], "99999"), page([], "9")])
+        api.calls.extend([page([], "5"), page([], "9")])
         api.watches.extend([stream()] * 5)
         async with running(reflector_of(client)):
             await asyncio.sleep(300)
-    assert watched_from(api)[:6] == ["99999"] * 5 + ["9"]
+    assert watched_from(api)[:6] == ["5"] * 5 + ["9"]
+
+
+async def test_a_version_from_the_future_is_given_up_after_two_deaf_watches() -> None:
+    """C6, R4: after a restore of etcd a real server holds such a watch to its end without a line."""
+    async with serving() as (api, client):
+        api.calls.extend([page([], "99999"), page([], "9")])
+        api.watches.extend([stream(then="deaf")] * 2)
+        async with running(reflector_of(client)) as items:
+            await asyncio.sleep(1000)
+    assert watched_from(api)[:3] == ["99999"] * 2 + ["9"]
+    assert len(items) == 2
+
+
+async def test_a_quiet_watch_with_bookmarks_and_one_that_ends_early_are_not_deaf() -> None:
+    async with serving() as (api, client):
+        deaf = stream(then="deaf")
+        api.watches.extend([deaf, stream(then="hold"), deaf, stream(100), stream(100), stream(then="hold")])
+        async with running(reflector_of(client)):
+            await asyncio.sleep(1100)
+    assert len(api.lists_seen) == 1
 
 
 async def test_an_unreachable_server_does_not_cost_the_version() -> None:

@@ -26,7 +26,6 @@ from psono_operator.sandbox.kube.status import (
     forbidden_field,
     method_not_allowed,
     no_such_resource,
-    not_found,
     required,
     success,
     unauthorized,
@@ -317,7 +316,7 @@ class _Handler:
             try:
                 items.append(self._engine.writer.delete(target.resource, key, options)[0])
             except ApiError as error:
-                if error.code != not_found(target.resource.named, key.name).code:
+                if error.code != 404:
                     raise
         return respond(view.many(Page(items, page.resource_version)))
 

@@ -1,4 +1,4 @@
-"""Whether a body is an object of the kind its URL is about."""
+"""Whether a body is an object of the kind, name and namespace its URL is about."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from psono_operator.sandbox.kube.registry import ResourceType
 from psono_operator.sandbox.kube.status import bad_request, invalid, unprocessable
 
 
-def check_kind(resource: ResourceType, body: Any) -> Obj:
+def _check_kind(resource: ResourceType, body: Any) -> Obj:
     """A shallow copy of ``body`` with apiVersion and kind; 400 and 422 for another kind of thing.
 
     Built-in kinds may leave both out, custom resources may not.
@@ -45,3 +45,30 @@ def check_kind(resource: ResourceType, body: Any) -> Obj:
         | new
         | {"kind": resource.kind, "apiVersion": resource.api_version}
     )
+
+
+def read_object(resource: ResourceType, namespace: str, name: str, body: Any) -> Obj:
+    """The object in a body, named as its URL says (``name`` is empty on create); 400 and 422.
+
+    Only the outermost two levels are copied; the rest is the body's.
+    """
+    new = _check_kind(resource, body)
+    found = new.get("metadata")
+    if found is not None and not isinstance(found, dict):
+        return new  # decoding the metadata will say what is wrong with it
+    meta = new["metadata"] = dict(found or {})
+    if not resource.namespaced:
+        meta.pop("namespace", None)
+    elif meta.get("namespace") in (None, "", namespace):
+        meta["namespace"] = namespace
+    else:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    if name:
+        if meta.get("name") not in (None, "", name):
+            raise bad_request(
+                f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
+            )
+        meta["name"] = name
+    return new

@@ -33,6 +33,8 @@ from psono_operator.sandbox.kube.writing import WriteOptions, Writer
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _ROUNDS = 100
+_SECONDS_PER_OBJECT = 5e-5
+"""Added to the collector's delay for each stored object, so that it stays a small part of the load."""
 
 
 class KubeSandbox:
@@ -71,6 +73,7 @@ class KubeSandbox:
         self._bookmark_interval = bookmark_interval
         self._options = WriteOptions(manager="kube-sandbox")
         self._ready = False
+        self._garbage = asyncio.Event()
 
     def install_crd(self, crd: Mapping[str, Any]) -> None:
         """Create or replace a CustomResourceDefinition and serve its resource.
@@ -176,7 +179,7 @@ class KubeSandbox:
         self._bootstrap()
         if self.garbage_collector:
             self.collect()
-        self.storage.changed.clear()  # no timer runs yet: a test's clock may start later than its fixtures
+        self._garbage.clear()  # no timer runs yet: a test's clock may start later than its fixtures
         task = asyncio.create_task(self._collect_forever(), name="sandbox-garbage-collector")
         yield
         task.cancel()
@@ -185,9 +188,10 @@ class KubeSandbox:
 
     async def _collect_forever(self) -> None:
         while True:
-            await self.storage.changed.wait()
-            await self.clock.sleep(self._collect_delay)
-            self.storage.changed.clear()
+            await self._garbage.wait()
+            objects = sum(len(self.storage.objects(each.storage)) for each in self.registry.all())
+            await self.clock.sleep(self._collect_delay + objects * _SECONDS_PER_OBJECT)
+            self._garbage.clear()
             if self.garbage_collector:
                 self.collect()
 
@@ -214,6 +218,9 @@ class KubeSandbox:
             self.writer.remove(item.resource, item.key)
 
     def _committed(self, resource: ResourceType, obj: Obj, removed: bool) -> None:
+        meta = obj["metadata"]
+        if removed or "deletionTimestamp" in meta or "ownerReferences" in meta:
+            self._garbage.set()
         if resource.group != CRD_GROUP:
             return
         for each in resource_types(obj):

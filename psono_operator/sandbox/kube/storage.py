@@ -67,7 +67,6 @@ class Storage:
     def __init__(self, *, first_revision: int = 1, history_limit: int = 50_000) -> None:
         self.revision = first_revision
         self.compacted = 0
-        self.changed = asyncio.Event()
         self._limit = history_limit
         self._tables: dict[str, dict[Key, Obj]] = {}
         self._history: dict[str, deque[Change]] = {}
@@ -158,4 +157,3 @@ class Storage:
         for subscription in self._subscriptions.get(table, ()):
             subscription.pending.append(change)
             subscription.wake.set()
-        self.changed.set()

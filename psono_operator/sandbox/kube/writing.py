@@ -18,7 +18,7 @@ from psono_operator.sandbox.kube.admission.namespaces import is_terminating
 from psono_operator.sandbox.kube.apply import Manager, note_update
 from psono_operator.sandbox.kube.clock import Clock
 from psono_operator.sandbox.kube.deletion import DeleteOptions, can_go, check_preconditions, marked
-from psono_operator.sandbox.kube.kinds import check_kind
+from psono_operator.sandbox.kube.kinds import read_object
 from psono_operator.sandbox.kube.object_metadata import (
     carry_over,
     decode_metadata,
@@ -77,7 +77,7 @@ class Writer:
 
     def create(self, resource: ResourceType, namespace: str, body: Any, options: WriteOptions) -> Written:
         """POST to a collection."""
-        new = self._body(resource, namespace, "", body)
+        new = read_object(resource, namespace, "", body)
         warnings = self._decode(resource, new, options)
         new = resource.strategy.inward(new)
         meta = new["metadata"]
@@ -92,7 +92,7 @@ class Writer:
         self, resource: ResourceType, key: Key, body: Any, options: WriteOptions, subresource: str = ""
     ) -> Written:
         """PUT of an object or its status."""
-        new = self._body(resource, key.namespace, key.name, body)
+        new = read_object(resource, key.namespace, key.name, body)
         warnings = self._decode(resource, new, options)
         new = resource.strategy.inward(new)
         old = self._storage.get(resource.storage, key)
@@ -190,28 +190,6 @@ class Writer:
         new["metadata"]["deletionTimestamp"] = timestamp(self._clock.now())
         new["status"] = {**(new.get("status") or {}), "phase": "Terminating"}
         return self._put(resource, key, new)
-
-    def _body(self, resource: ResourceType, namespace: str, name: str, body: Any) -> Obj:
-        new = check_kind(resource, body)
-        meta = new.get("metadata")
-        meta = dict(meta) if isinstance(meta, dict) else {} if meta is None else meta
-        new["metadata"] = meta
-        if isinstance(meta, dict):
-            if resource.namespaced and meta.get("namespace") not in (None, "", namespace):
-                raise bad_request(
-                    "the namespace of the provided object does not match the namespace sent on the request"
-                )
-            if resource.namespaced:
-                meta["namespace"] = namespace
-            else:
-                meta.pop("namespace", None)
-            if name and meta.get("name") not in (None, "", name):
-                raise bad_request(
-                    f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
-                )
-            if name:
-                meta["name"] = name
-        return new
 
     def _decode(
         self, resource: ResourceType, new: Obj, options: WriteOptions, *, patched: bool = False
@@ -322,7 +300,7 @@ class Writer:
     ) -> Written:
         if not isinstance(body, dict) or not body.get("kind") or not body.get("apiVersion"):
             raise bad_request("invalid object type: /, Kind=")
-        config = self._body(resource, key.namespace, key.name, body)
+        config = read_object(resource, key.namespace, key.name, body)
         if config["metadata"].get("managedFields"):
             raise bad_request("metadata.managedFields must be nil")
         warnings = self._decode(resource, config, options)
