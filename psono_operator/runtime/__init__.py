@@ -3,9 +3,9 @@
 It knows Kubernetes and nothing else: no resource by name, no Psono. In the order in which data flows:
 
 ``clock``, ``errors``, ``resources``, ``gate``   the words everything else is written in
-``credentials``, ``kubeconfig``, ``transport``   who we are, and one HTTP request with a deadline
+``credentials``, ``kubeconfig``, ``plugintoken``, ``transport``   who we are; one request with a deadline
 ``client``                                       one method per verb, on raw objects
-``linebuffer``, ``reflector``, ``transforms``    list-and-watch as snapshots and changes
+``linebuffer``, ``watchevents``, ``backoff``, ``transforms``, ``reflector``   list-and-watch
 ``store``, ``notifications``, ``informer``       the local cache, its indexes and its listeners
 ``predicates``, ``workqueue``, ``retries``, ``controller``   from notifications to keys to reconciles
 ``ownwrites``                                    our own writes, recognised when they come back

@@ -62,14 +62,19 @@ class TerminalError(Exception):
 class RetryError(Exception):
     """Try again with backoff, doubled from ``first`` to ``cap`` seconds (None: the queue's own).
 
+    ``at_least`` seconds are kept in any case, whatever the jitter.
+
     The message is logged, so it must hold no value.
     """
 
     value_free = True
 
-    def __init__(self, message: str, *, first: float | None = None, cap: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, first: float | None = None, cap: float | None = None, at_least: float = 0.0
+    ) -> None:
         self.first = first
         self.cap = cap
+        self.at_least = at_least
         super().__init__(message)
 
 
@@ -327,7 +332,7 @@ class Controller:
                 _log.debug("%s met a conflict; again in %.1f s", key, delay)
                 return "requeue_after"
             case RetryError():
-                delay = self._queue.retry(key, first=error.first, cap=error.cap)
+                delay = self._queue.retry(key, first=error.first, cap=error.cap, at_least=error.at_least)
             case Throttled():
                 delay = self._queue.retry(key, at_least=error.retry_after or 0.0)
             case KubeError():

@@ -11,7 +11,7 @@ from typing import Any
 
 from psono_operator.api.names import FINALIZER
 from psono_operator.runtime.client import KubeClient, PatchKind
-from psono_operator.runtime.errors import Conflict, NotFound
+from psono_operator.runtime.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from psono_operator.runtime.resources import KubeObject, is_deleting, key_of, metadata_of, uid_of, version_of
 from psono_operator.secretsync.resources import PSONO_SECRETS
 
@@ -20,6 +20,10 @@ _TRIES = 3
 
 class Vanished(Exception):
     """The PsonoSecret is gone, is being deleted, or was replaced: there is nothing to do for it."""
+
+
+class FinalizerRefused(Exception):
+    """Our finalizer may not be set or removed; the message says what to do."""
 
 
 def has_finalizer(obj: KubeObject) -> bool:
@@ -37,7 +41,8 @@ def finalizer_patch(obj: KubeObject, *, present: bool) -> dict[str, Any]:
 async def add_finalizer(client: KubeClient, obj: KubeObject) -> KubeObject:
     """The object with our finalizer, as the server has it now.
 
-    Raises Vanished when the object is no longer there to be synchronized, Conflict after three lost races.
+    Raises Vanished when the object is no longer there to be synchronized, FinalizerRefused, and Conflict
+    after three lost races.
     """
     uid = uid_of(obj)
     for attempt in range(_TRIES):
@@ -51,6 +56,8 @@ async def add_finalizer(client: KubeClient, obj: KubeObject) -> KubeObject:
             )
         except NotFound:
             raise Vanished from None
+        except (Forbidden, Invalid) as error:
+            raise FinalizerRefused(_explained(error)) from None
         except Conflict:
             if attempt == _TRIES - 1:
                 raise
@@ -59,7 +66,10 @@ async def add_finalizer(client: KubeClient, obj: KubeObject) -> KubeObject:
 
 
 async def remove_finalizer(client: KubeClient, obj: KubeObject) -> None:
-    """Let the object go. An object that is gone already is fine (F4). Raises Conflict after three races."""
+    """Let the object go. An object that is gone already is fine (F4).
+
+    Raises FinalizerRefused, and Conflict after three lost races.
+    """
     uid = uid_of(obj)
     for attempt in range(_TRIES):
         if uid_of(obj) != uid or not has_finalizer(obj):
@@ -70,6 +80,8 @@ async def remove_finalizer(client: KubeClient, obj: KubeObject) -> None:
             )
         except NotFound:
             return
+        except (Forbidden, Invalid) as error:
+            raise FinalizerRefused(_explained(error)) from None
         except Conflict:
             if attempt == _TRIES - 1:
                 raise
@@ -87,3 +99,15 @@ async def live(client: KubeClient, obj: KubeObject) -> KubeObject:
         return await client.get(PSONO_SECRETS, key_of(obj))
     except NotFound:
         raise Vanished from None
+
+
+def _explained(error: ApiError) -> str:
+    if isinstance(error, Forbidden):
+        return (
+            "the API server does not let the operator change the finalizers of this PsonoSecret (403): "
+            "check the operator's RBAC rights on psonosecrets and admission policies"
+        )
+    return (
+        "the API server refuses to change the finalizers of this PsonoSecret as invalid (422): "
+        "the object breaks a rule of its CustomResourceDefinition; compare both, and apply the object again"
+    )

@@ -11,8 +11,18 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
-from psono_operator.runtime.resources import KubeObject, ObjectKey, uid_of, version_of
+from psono_operator.api.names import MANAGED_KEYS_ANNOTATION
+from psono_operator.runtime.resources import (
+    KubeObject,
+    ObjectKey,
+    annotations_of,
+    controller_of,
+    is_deleting,
+    uid_of,
+    version_of,
+)
 from psono_operator.secretsync.outcome import Outcome
 
 
@@ -28,7 +38,18 @@ class Inputs:
     target: str
     """The target's revision, empty when there is none."""
     rivals: tuple[str, ...] = ()
-    """The uids of the other PsonoSecrets with the same target."""
+    """The uids of the other PsonoSecrets that use the target, as their target or for authentication."""
+    gate: str = ""
+    """What decides whether the target may be written, see ``gate``; its values are not part of it."""
+
+    def asks_the_same(self, other: Inputs) -> bool:
+        """Whether both hold the same request of a user: spec, force-sync and credentials."""
+        return (self.uid, self.generation, self.force_sync, self.credentials) == (
+            other.uid,
+            other.generation,
+            other.force_sync,
+            other.credentials,
+        )
 
 
 @dataclass(slots=True)
@@ -40,26 +61,41 @@ class Seen:
     next_at: float
     """Monotonic seconds before which equal inputs need no new attempt."""
     source: int = 0
-    """Which credentials were used, see ``sources``."""
+    """Which credentials were used, see ``sources``; 0 when there were none."""
     failures: int = 0
-    """Failed attempts in a row on equal inputs."""
+    """Failed attempts in a row on the same request."""
+    refused: bool = False
+    """The target could not be written: only what ``Inputs.gate`` stands for can change that."""
     marks: Mapping[str, bytes] = field(default_factory=dict)
     """Key of the target → MAC of the value we wrote."""
     repairs: int = 0
-    """Repairs of the target in a row, each soon after the one before."""
+    """Attempts in a row to mend a touched target, each soon after the one before."""
     repaired_at: float = 0.0
-    """Monotonic seconds of the last repair."""
+    """Monotonic seconds of the last of them."""
     cleanup_failures: int = 0
     """Failed attempts in a row to release a previous target."""
     cleanup_at: float = 0.0
     """Monotonic seconds before which no further attempt at that is made."""
-    unreported: Outcome | None = None
-    """What the status does not say yet, because writing it failed; costs no second attempt."""
+    unreported: tuple[Outcome, datetime] | None = None
+    """What the status does not say yet, because writing it failed, and when it was found."""
 
 
 def revision(obj: KubeObject | None) -> str:
     """An object's uid and version; empty for None."""
     return f"{uid_of(obj)}/{version_of(obj)}" if obj is not None else ""
+
+
+def gate(target: KubeObject | None) -> str:
+    """Identity of what the ownership gate looks at in a Secret's metadata; empty for None.
+
+    Type and immutability are not in the metadata, and neither can be undone without a new uid.
+    """
+    if target is None:
+        return ""
+    controller = controller_of(target) or {}
+    managed = annotations_of(target).get(MANAGED_KEYS_ANNOTATION, "")
+    digest = hashlib.blake2b(managed.encode(), digest_size=8).hexdigest()  # names and uids, no value
+    return f"{uid_of(target)}/{is_deleting(target)}/{controller.get('uid', '')}/{digest}"
 
 
 class Memory:

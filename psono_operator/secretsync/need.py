@@ -23,6 +23,7 @@ class Cause(StrEnum):
     SPEC = "spec"
     FORCED = "forced"
     CREDENTIALS = "credentials"
+    RIVALS = "rivals"
     DRIFT = "drift"
     DUE = "due"
     RETRY = "retry"
@@ -63,12 +64,15 @@ def need_after(inputs: Inputs, seen: Seen, monotonic: float) -> Need:
         return Synchronize(Cause.CREDENTIALS)
     if monotonic >= seen.next_at:
         return Synchronize(Cause.DUE if seen.good else Cause.RETRY)
-    if not seen.good and (inputs.target, inputs.rivals) != (seen.inputs.target, seen.inputs.rivals):
-        return Synchronize(Cause.DRIFT)
-    if inputs.target != seen.inputs.target:
+    if not seen.good and inputs.rivals != seen.inputs.rivals:
+        return Synchronize(Cause.RIVALS)
+    touched = inputs.gate != seen.inputs.gate if seen.refused else inputs.target != seen.inputs.target
+    if touched:
         # Somebody who keeps changing it back gets an answer, but not a fight (fault C3).
         truce = contested_until(seen.repairs, seen.repaired_at) - monotonic
-        return Wait(min(truce, seen.next_at - monotonic)) if truce > 0 else CheckTarget()
+        if truce > 0:
+            return Wait(min(truce, seen.next_at - monotonic))
+        return CheckTarget() if seen.good else Synchronize(Cause.DRIFT)
     return Wait(seen.next_at - monotonic)
 
 

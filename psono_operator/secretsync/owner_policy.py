@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from psono_operator.api.names import MANAGED_KEYS_ANNOTATION
 from psono_operator.runtime.resources import KubeObject, annotations_of, controller_of, metadata_of
-from psono_operator.secretsync.managedkeys import CorruptAnnotation, managed_keys
 from psono_operator.secretsync.target import (
     Create,
     Leave,
@@ -25,6 +24,8 @@ from psono_operator.secretsync.target import (
     new_secret,
     references_of,
     refusal,
+    shares,
+    unfit,
 )
 
 
@@ -33,12 +34,11 @@ def plan_owner(wanted: Wanted, live: KubeObject | None, around: Surroundings) ->
     controller = controller_of(live) if live is not None else None
     if controller is not None and controller.get("uid") != wanted.claimant.uid:
         return Refuse(controlled_by_another(wanted, controller))
-    try:
-        managed = managed_keys(annotations_of(live or {})).only(around.exists)
-    except CorruptAnnotation:
+    managed = shares(wanted, live, around)
+    if managed is None:
         return Refuse(corrupt_annotation(wanted.key.name))
     share = managed.keys_of(wanted.claimant.name, wanted.claimant.uid)
-    message = refusal(wanted, live, around, ours=bool(controller or share))
+    message = refusal(wanted, live, around, ours=bool(controller or share)) or unfit(wanted, wanted.data)
     if message:
         return Refuse(message)
     if live is None:

@@ -9,9 +9,11 @@ be done follows from the cache, the status and the memory of the last attempt (`
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import random
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, NoReturn
@@ -20,7 +22,7 @@ from psono_operator.api.status import SyncedEntry, SyncedTarget
 from psono_operator.runtime.client import KubeClient
 from psono_operator.runtime.clock import Clock
 from psono_operator.runtime.controller import Result, RetryError, TerminalError
-from psono_operator.runtime.errors import KubeError
+from psono_operator.runtime.errors import Forbidden, KubeError
 from psono_operator.runtime.gate import NotLeader
 from psono_operator.runtime.ownwrites import OwnWrites
 from psono_operator.runtime.resources import (
@@ -33,12 +35,12 @@ from psono_operator.runtime.resources import (
     version_of,
 )
 from psono_operator.runtime.store import StoreView
+from psono_operator.secretsync.attempts import after_check, after_failure, after_success, cleanup_again
 from psono_operator.secretsync.cleanup import Cleanup
-from psono_operator.secretsync.failures import FIRST_DELAY, REPORTED, Retry, failure_of
+from psono_operator.secretsync.failures import FIRST_DELAY, REPORTED, failure_of
 from psono_operator.secretsync.fetch import fetch
 from psono_operator.secretsync.finalizer import Vanished, add_finalizer, live
-from psono_operator.secretsync.indexes import BY_AUTH_SECRET
-from psono_operator.secretsync.memory import Inputs, Memory, Seen, revision
+from psono_operator.secretsync.memory import Memory, Seen
 from psono_operator.secretsync.need import (
     Cause,
     CheckTarget,
@@ -51,14 +53,8 @@ from psono_operator.secretsync.need import (
 from psono_operator.secretsync.outcome import CleanedUp, Failed, Synced, good_message
 from psono_operator.secretsync.render import rendered
 from psono_operator.secretsync.reporter import Reporter
-from psono_operator.secretsync.schedule import (
-    PEACEFUL_REPAIRS,
-    period,
-    repairs_in_a_row,
-    retry_cap,
-    retry_delay,
-)
-from psono_operator.secretsync.sources import SourceRegistry
+from psono_operator.secretsync.schedule import PEACEFUL_REPAIRS
+from psono_operator.secretsync.sources import OpenSource, SourceRegistry
 from psono_operator.secretsync.target import Wanted, decoded
 from psono_operator.secretsync.visit import Visit, inputs_of, look
 from psono_operator.secretsync.writer import TargetWriter, WriteResult, Written
@@ -107,25 +103,17 @@ class PsonoSecretReconciler:
             return await self._forget(key)
         if self._own_writes.is_stale(obj):
             return Result(requeue_after=STALE_WAIT)
-        inputs, interval = inputs_of(obj, None, self._psono_secrets, self._secrets), math.inf
+        visit: Visit | None = None
         try:
             if is_deleting(obj):
                 await self._cleanup.finalize(obj)
                 return Result()
             visit = look(obj, self._psono_secrets, self._secrets)
-            inputs, interval = visit.inputs, visit.spec.interval
-            await self._reporter.report_what_is_left(obj)
-            obj = visit.obj = await add_finalizer(self._client, obj)
-            self._own_writes.record(obj)
-            need = self._need(visit)
-            todo = await self._check_target(visit) if isinstance(need, CheckTarget) else need
-            if isinstance(todo, Synchronize):
-                return await self._synchronize(visit, todo.cause)
-            return await self._clean_up(visit, todo)
+            return await self._attend(visit)
         except Vanished:
             return Result()
         except REPORTED as error:
-            await self._failed(obj, inputs, error, interval)
+            await self._failed(obj, visit, error)
         except (KubeError, NotLeader):
             raise
         except Exception as error:
@@ -133,22 +121,40 @@ class PsonoSecretReconciler:
             log.error(
                 "unexpected %s while synchronizing %s", type(error).__name__, key, exc_info=_place(error)
             )
-            await self._failed(obj, inputs, error, interval)
+            await self._failed(obj, visit, error)
+
+    async def _attend(self, visit: Visit) -> Result:
+        """Do what the object needs now; status, finalizer and memory included."""
+        visit.obj, unsaid = await self._reporter.catch_up(visit.obj)
+        visit.obj = await add_finalizer(self._client, visit.obj)
+        self._own_writes.record(visit.obj)
+        need = self._need(visit)
+        if isinstance(need, Synchronize) and need.cause is Cause.CREDENTIALS:
+            need = await self._compare_credentials(visit, need)
+        todo = await self._check_target(visit) if isinstance(need, CheckTarget) else need
+        if isinstance(todo, Synchronize):
+            return await self._synchronize(visit, todo.cause)
+        if unsaid is not None:
+            raise unsaid  # there is nothing else to do but to try again to say it
+        return await self._clean_up(visit, todo)
 
     async def _synchronize(self, visit: Visit, cause: Cause) -> Result:
-        spec, seen = visit.spec, self._memory.get(visit.key, visit.inputs.uid)
+        spec, before = visit.spec, self._memory.get(visit.key, visit.inputs.uid)
         if visit.cached_target is None and visit.around.known:
             visit.obj = await self._still_wanted(visit)
-        async with self._sources.lease(visit.key.namespace, spec.authentication.secret_ref) as opened:
-            if cause is Cause.CREDENTIALS and seen is not None and seen.good and opened.number == seen.source:
-                self._memory.put(visit.key, replace(seen, inputs=visit.inputs))
-                return _after(seen.next_at - self._clock.monotonic())
+        async with self._lease(visit) as opened:
             entries = await fetch(opened.source, spec.secret_ids)
             data = rendered(spec, entries)
         written = await self._write(visit, data)
         leftover = await self._cleanup.release_leftovers(visit.leftovers, visit.claimant)
-        seen = self._after_success(visit, seen, data, written, drift=cause is Cause.DRIFT, leftover=leftover)
-        seen.source = opened.number
+        seen = after_success(
+            visit.inputs, before, written.target, interval=spec.interval, source=visit.source,
+            marks=self._memory.marks(data), mended=written.kind is not Written.UNCHANGED,
+            now=self._clock.monotonic(),
+        )  # fmt: skip
+        self._complain(visit, before, seen, written)
+        if leftover:
+            self._plan_cleanup(visit, seen, failures=1)
         outcome = Synced(
             generation=visit.inputs.generation,
             force_sync=visit.inputs.force_sync,
@@ -165,65 +171,67 @@ class PsonoSecretReconciler:
         await self._reporter.report(visit.obj, seen, outcome)
         return _after(min(seen.next_at, seen.cleanup_at or math.inf) - self._clock.monotonic())
 
-    def _after_success(
-        self, visit: Visit, before: Seen | None, data: dict[str, bytes], written: WriteResult,
-        *, drift: bool, leftover: str,
-    ) -> Seen:  # fmt: skip
-        now = self._clock.monotonic()
-        seen = Seen(
-            inputs=replace(visit.inputs, target=revision(written.target)),
-            good=True,
-            next_at=now + period(visit.spec.interval, visit.inputs.uid),
-            marks=self._memory.marks(data),
-        )
-        if drift and before is not None and before.good and written.kind is not Written.UNCHANGED:
-            seen.repairs = repairs_in_a_row(before.repairs, before.repaired_at, now)
-            seen.repaired_at = now
-            if seen.repairs == PEACEFUL_REPAIRS:
-                others = f" (field managers: {', '.join(written.managers)})" if written.managers else ""
-                note = (
-                    f'Secret "{visit.target_key.name}" is changed again and again by somebody else{others}; '
-                )
-                self._reporter.warn(visit.obj, "TargetContested", note + "repairs now wait longer each time")
-        if leftover:
-            self._plan_cleanup(visit, seen, failures=1)
-        return seen
+    @contextlib.asynccontextmanager
+    async def _lease(self, visit: Visit) -> AsyncIterator[OpenSource]:
+        async with self._sources.lease(visit.key, visit.spec.authentication.secret_ref) as opened:
+            visit.source = opened.number
+            yield opened
+
+    async def _compare_credentials(self, visit: Visit, need: Need) -> Need:
+        """What is needed when the authentication Secret was written but holds what it held before."""
+        seen = self._memory.get(visit.key, visit.inputs.uid)
+        async with self._lease(visit) as opened:
+            if seen is None or opened.number != seen.source:
+                return need
+        inputs = replace(seen.inputs, credentials=visit.inputs.credentials)
+        self._memory.put(visit.key, replace(seen, inputs=inputs))
+        return self._need(visit)
 
     async def _check_target(self, visit: Visit) -> Wait | Synchronize:
         """Whether a touched target still holds what we wrote; repairs what needs no value from Psono."""
         seen = self._memory.get(visit.key, visit.inputs.uid)
-        secret = await self._writer.read(visit.target_key)
+        try:
+            secret = await self._writer.read(visit.target_key)
+        except Forbidden:
+            return Synchronize(Cause.DRIFT)  # writing it will be refused as well, and that is reported
         data = decoded(secret) if secret is not None else {}
         if visit.spec.target.creation_policy == "Merge" and seen is not None:
             data = {name: value for name, value in data.items() if name in seen.marks}
         if seen is None or not self._memory.matches(seen.marks, data):
             return Synchronize(Cause.DRIFT)
         written = await self._write(visit, data)
-        inputs = replace(visit.inputs, target=revision(written.target))
-        self._memory.put(visit.key, replace(seen, inputs=inputs))
-        return Wait(seen.next_at - self._clock.monotonic())
+        now, mended = self._clock.monotonic(), written.kind is not Written.UNCHANGED
+        after = after_check(visit.inputs, seen, written.target, mended=mended, now=now)
+        self._complain(visit, seen, after, written)
+        self._memory.put(visit.key, after)
+        return Wait(after.next_at - now)
 
     async def _clean_up(self, visit: Visit, wait: Wait) -> Result:
         """Nothing is to be read or written now; a previous target may still have to go."""
-        now, seen = self._clock.monotonic(), self._memory.get(visit.key, visit.inputs.uid)
-        if seen is None or not seen.good or not visit.leftovers:
+        now, before = self._clock.monotonic(), self._memory.get(visit.key, visit.inputs.uid)
+        if before is None or not before.good or not (visit.leftovers or before.cleanup_failures):
             return _after(wait.seconds)
-        if now < seen.cleanup_at:
-            return _after(min(wait.seconds, seen.cleanup_at - now))
+        if visit.leftovers and now < before.cleanup_at:
+            return _after(min(wait.seconds, before.cleanup_at - now))
         leftover = await self._cleanup.release_leftovers(visit.leftovers, visit.claimant)
-        seen = replace(seen, cleanup_failures=0, cleanup_at=0.0)
+        seen = replace(before, cleanup_failures=0, cleanup_at=0.0)
         if leftover:
-            before = self._memory.get(visit.key, visit.inputs.uid)
-            self._plan_cleanup(visit, seen, failures=(before.cleanup_failures if before else 0) + 1)
+            self._plan_cleanup(visit, seen, failures=before.cleanup_failures + 1)
         message = good_message(visit.spec)
         outcome = CleanedUp(visit.inputs.generation, visit.inputs.force_sync, message, leftover)
         await self._reporter.report(visit.obj, seen, outcome)
         return _after(min(wait.seconds, (seen.cleanup_at or math.inf) - now))
 
     def _plan_cleanup(self, visit: Visit, seen: Seen, *, failures: int) -> None:
-        first, cap = FIRST_DELAY[Retry.BACKOFF], retry_cap(visit.spec.interval)
-        seen.cleanup_failures = failures
-        seen.cleanup_at = self._clock.monotonic() + retry_delay(failures, first=first, cap=cap, rng=self._rng)
+        now, interval = self._clock.monotonic(), visit.spec.interval
+        cleanup_again(seen, failures=failures, interval=interval, now=now, rng=self._rng)
+
+    def _complain(self, visit: Visit, before: Seen | None, seen: Seen, written: WriteResult) -> None:
+        """Somebody and we change the target in turns: say so once, when we begin to wait."""
+        if seen.repairs == PEACEFUL_REPAIRS > (before.repairs if before is not None else 0):
+            others = f" (field managers: {', '.join(written.managers)})" if written.managers else ""
+            note = f'Secret "{visit.target_key.name}" is changed again and again by somebody else{others}; '
+            self._reporter.warn(visit.obj, "TargetContested", note + "repairs now wait longer each time")
 
     async def _write(self, visit: Visit, data: dict[str, bytes]) -> WriteResult:
         target = visit.spec.target
@@ -251,35 +259,31 @@ class PsonoSecretReconciler:
             raise Vanished  # the news is on its way through the watch
         return obj
 
-    async def _failed(self, obj: KubeObject, inputs: Inputs, error: Exception, interval: float) -> NoReturn:
-        """Report a failed attempt and say when the next one is."""
-        failure = failure_of(error)
-        before = self._memory.get(key_of(obj), inputs.uid)
-        again = before is not None and not before.good and before.inputs == inputs
-        failures = before.failures + 1 if before is not None and again else 1
-        match failure.retry:
-            case Retry.ON_CHANGE:
-                delay = math.inf
-            case Retry.INTERVAL:
-                delay = period(interval, inputs.uid)
-            case Retry.BACKOFF | Retry.SLOW_BACKOFF:
-                first, cap = FIRST_DELAY[failure.retry], retry_cap(interval)
-                delay = retry_delay(failures, first=first, cap=cap, rng=self._rng)
-        delay = max(delay, failure.not_before)
-        seen = Seen(inputs, good=False, next_at=self._clock.monotonic() + delay, failures=failures)
+    async def _failed(self, obj: KubeObject, visit: Visit | None, error: Exception) -> NoReturn:
+        """Report a failed attempt and say when the next one is. ``visit`` is None where looking failed."""
+        if visit is None:
+            inputs, interval = inputs_of(obj, None, self._psono_secrets, self._secrets), math.inf
+        else:
+            obj, inputs, interval = visit.obj, visit.inputs, visit.spec.interval
+        failure, before = failure_of(error), self._memory.get(key_of(obj), inputs.uid)
+        seen = after_failure(
+            inputs, before, failure, interval=interval, source=visit.source if visit else 0,
+            now=self._clock.monotonic(), rng=self._rng,
+        )  # fmt: skip
         outcome = Failed(
             inputs.generation, inputs.force_sync, failure.reason, failure.message, quiet=failure.quiet
         )
         await self._reporter.report(obj, seen, outcome)
+        delay = seen.next_at - self._clock.monotonic()
         summary = f"{failure.reason}: {failure.message}"
         if failure.retry in FIRST_DELAY:
-            raise RetryError(summary, first=delay, cap=delay) from None
+            raise RetryError(summary, first=delay, cap=delay, at_least=delay) from None
         raise TerminalError(summary, requeue_after=delay if math.isfinite(delay) else None) from None
 
     async def _forget(self, key: ObjectKey) -> Result:
         self._memory.forget(key)
         self._own_writes.forget(key)
-        await self._sources.prune(lambda auth: bool(self._psono_secrets.by_index(BY_AUTH_SECRET, str(auth))))
+        await self._sources.forget(key)
         return Result()
 
     def _need(self, visit: Visit) -> Need:

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 from psono_operator.api.names import MANAGED_KEYS_ANNOTATION
-from psono_operator.runtime.resources import KubeObject, annotations_of, uid_of, version_of
+from psono_operator.runtime.resources import KubeObject, annotations_of, is_deleting, uid_of, version_of
 from psono_operator.secretsync.managedkeys import CorruptAnnotation, managed_keys
 from psono_operator.secretsync.target import Claimant, references_of
 
@@ -33,7 +33,7 @@ class Unmark:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """It has nothing of ours."""
+    """It has nothing of ours, or is on its way out already."""
 
 
 ReleasePlan = Delete | Unmark | Nothing
@@ -61,7 +61,8 @@ def plan_release(claimant: Claimant, secret: KubeObject | None, owned: Owned) ->
     others = managed.others(claimant.uid) if managed else []
     controls = claimant.controls(secret)
     if controls and not others and owned is Owned.DELETE:
-        return Delete(uid_of(secret), version_of(secret))
+        # Somebody's finalizer may hold it for long; to ask again would change nothing.
+        return Nothing() if is_deleting(secret) else Delete(uid_of(secret), version_of(secret))
     metadata: dict[str, Any] = {}
     if managed is not None and any(each.uid == claimant.uid for each in managed.managers.values()):
         metadata["annotations"] = {MANAGED_KEYS_ANNOTATION: managed.without(claimant.uid).render()}

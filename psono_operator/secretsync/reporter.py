@@ -1,16 +1,18 @@
 """Says what happened: in the status, and in an event when the condition changes.
 
 An outcome that could not be written is remembered and written at the next visit, so that trouble with the
-status never costs a second read from Psono.
+status never costs a second read from Psono, and never keeps new values from the target.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Protocol
 
 from psono_operator.api.conditions import Reason
-from psono_operator.api.status import Condition, parse_status
+from psono_operator.api.status import Condition
+from psono_operator.runtime.errors import KubeError
 from psono_operator.runtime.resources import KubeObject, key_of, uid_of
 from psono_operator.secretsync.memory import Memory, Seen
 from psono_operator.secretsync.outcome import Failed, Outcome
@@ -34,21 +36,31 @@ class Reporter:
 
     async def report(self, obj: KubeObject, seen: Seen, outcome: Outcome) -> None:
         """Remember the attempt and write its outcome. Raises what the client raises."""
-        key = key_of(obj)
-        self._memory.put(key, replace(seen, unreported=outcome))
-        await self._status.write(obj, outcome)
-        self._memory.put(key, seen)
-        self._announce(obj, parse_status(obj).ready, outcome)
+        await self._report(obj, seen, outcome, self._status.now())
 
-    async def report_what_is_left(self, obj: KubeObject) -> None:
-        """Write the outcome of the last attempt if that failed."""
+    async def catch_up(self, obj: KubeObject) -> tuple[KubeObject, KubeError | None]:
+        """Write the outcome of the last attempt if that failed: the newest object, and why it fails still."""
         seen = self._memory.get(key_of(obj), uid_of(obj))
-        if seen is not None and seen.unreported is not None:
-            await self.report(obj, replace(seen, unreported=None), seen.unreported)
+        if seen is None or seen.unreported is None:
+            return obj, None
+        try:
+            return await self._report(obj, replace(seen, unreported=None), *seen.unreported), None
+        except KubeError as error:
+            return obj, error
 
     def warn(self, obj: KubeObject, reason: str, note: str) -> None:
         """A Warning event about something done that its owner should know."""
         self._events.event(obj, "Warning", reason, "Synchronize", note)
+
+    async def _report(self, obj: KubeObject, seen: Seen, outcome: Outcome, found: datetime) -> KubeObject:
+        key = key_of(obj)
+        self._memory.put(key, replace(seen, unreported=(outcome, found)))
+        written = await self._status.write(obj, outcome, found)
+        self._memory.put(key, seen)
+        if written is None:
+            return obj
+        self._announce(written.obj, written.before, outcome)
+        return written.obj
 
     def _announce(self, obj: KubeObject, before: Condition | None, outcome: Outcome) -> None:
         if isinstance(outcome, Failed) and outcome.quiet:

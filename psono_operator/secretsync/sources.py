@@ -2,14 +2,18 @@
 
 The Secret is read live when the metadata cache shows a version that was not read yet, by one of those who
 ask; its values are parsed, used and dropped. Parsed credentials stay in memory with the client that needs
-them. A new version with equal credentials keeps the source and its number, so nobody reads Psono anew.
+them, and only while a PsonoSecret refers to them. A new version with equal credentials keeps the source
+and its number, so nobody reads Psono anew.
+
+What is known of a Secret changes in one step between two awaits, and what it replaces is closed after
+that: a cut at any await leaves nothing half-changed (rule F6).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -30,6 +34,10 @@ C = TypeVar("C")
 
 class AuthSecretUnavailable(Exception):
     """The authentication Secret cannot be read; the message names it and the next step."""
+
+
+class AuthSecretForbidden(AuthSecretUnavailable):
+    """We may not read it. No watch tells when that changes."""
 
 
 class SourceFactory(Protocol[C]):
@@ -65,6 +73,23 @@ class _Slot(Generic[C]):
     credentials: C | None = None
     opened: OpenSource | None = None
     error: CredentialsError | None = None
+    holders: set[ObjectKey] = field(default_factory=set)
+    """The PsonoSecrets that refer to it."""
+
+    def now_is(
+        self,
+        version: str,
+        credentials: C | None = None,
+        opened: OpenSource | None = None,
+        error: CredentialsError | None = None,
+    ) -> OpenSource | None:
+        """Change everything at once; the source that is to be retired, if it is another now."""
+        before = self.opened
+        self.version, self.credentials, self.opened, self.error = version, credentials, opened, error
+        return before if before is not opened else None
+
+
+_SlotKey = tuple[ObjectKey, SecretRef]
 
 
 class SourceRegistry(Generic[C]):
@@ -75,16 +100,18 @@ class SourceRegistry(Generic[C]):
         self._client = client
         self._secrets = secrets
         self._factory = factory
-        self._slots: dict[tuple[ObjectKey, SecretRef], _Slot[C]] = {}
+        self._slots: dict[_SlotKey, _Slot[C]] = {}
+        self._held: dict[ObjectKey, _SlotKey] = {}
         self._numbers = 0
 
     @contextlib.asynccontextmanager
-    async def lease(self, namespace: str, ref: SecretRef) -> AsyncIterator[OpenSource]:
-        """The source for a reference, not closed before the block is left.
+    async def lease(self, holder: ObjectKey, ref: SecretRef) -> AsyncIterator[OpenSource]:
+        """The source for the reference of the PsonoSecret ``holder``, not closed before the block is left.
 
-        Raises AuthSecretUnavailable, CredentialsError, and what the client raises.
+        It is kept for later until the holder is forgotten or refers to another. One lease of a holder at a
+        time. Raises AuthSecretUnavailable, CredentialsError, and what the client raises.
         """
-        opened = await self._current(ObjectKey(namespace, ref.name), ref)
+        opened = await self._current(holder, ref)
         opened.users += 1
         try:
             yield opened
@@ -93,19 +120,36 @@ class SourceRegistry(Generic[C]):
             if opened.retired and opened.users == 0:
                 await opened.source.close()
 
-    async def prune(self, in_use: Callable[[ObjectKey], bool]) -> None:
-        """Drop what belongs to authentication Secrets that nobody refers to any more."""
-        for slot_key in [each for each in self._slots if not in_use(each[0])]:
-            await self._retire(self._slots.pop(slot_key).opened)
+    async def forget(self, holder: ObjectKey) -> None:
+        """The PsonoSecret is gone; what nobody else refers to is closed and dropped."""
+        slot_key = self._held.pop(holder, None)
+        slot = self._slots.get(slot_key) if slot_key is not None else None
+        if slot_key is None or slot is None:
+            return
+        slot.holders.discard(holder)
+        if not slot.holders:
+            del self._slots[slot_key]
+            await self._retire(slot.now_is(""))
 
     async def close(self) -> None:
         """Close every source that is not in use, and the others when they are given back."""
-        for slot in self._slots.values():
-            await self._retire(slot.opened)
+        slots = list(self._slots.values())
         self._slots.clear()
+        self._held.clear()
+        for slot in slots:
+            await self._retire(slot.now_is(""))
 
-    async def _current(self, key: ObjectKey, ref: SecretRef) -> OpenSource:
+    def __len__(self) -> int:
+        """How many references are known."""
+        return len(self._slots)
+
+    async def _current(self, holder: ObjectKey, ref: SecretRef) -> OpenSource:
+        key = ObjectKey(holder.namespace, ref.name)
+        if self._held.get(holder, (key, ref)) != (key, ref):
+            await self.forget(holder)
         slot = self._slots.setdefault((key, ref), _Slot())
+        slot.holders.add(holder)
+        self._held[holder] = (key, ref)
         async with slot.lock:
             cached = revision(self._secrets.get(key))
             if not cached or cached != slot.version:
@@ -124,32 +168,30 @@ class SourceRegistry(Generic[C]):
         try:
             credentials = self._factory.parse(decoded(secret), ref)
         except CredentialsError as error:
-            await self._retire(slot.opened)
-            slot.version, slot.credentials, slot.opened, slot.error = version, None, None, error
+            # Its traceback holds the frames of the parser, and those the values.
+            await self._retire(slot.now_is(version, error=error.with_traceback(None)))
             return
+        opened = slot.opened
         if (
-            slot.opened is None
+            opened is None
             or slot.credentials is None
             or not self._factory.same(slot.credentials, credentials)
         ):
-            await self._retire(slot.opened)
             self._numbers += 1
-            slot.opened = OpenSource(self._numbers, self._factory.open(credentials))
-            slot.credentials = credentials
-        slot.version, slot.error = version, None
+            opened = OpenSource(self._numbers, self._factory.open(credentials))
+        await self._retire(slot.now_is(version, credentials, opened))
 
     async def _read(self, slot: _Slot[C], key: ObjectKey) -> KubeObject:
         try:
             return await self._client.get(SECRETS, key)
         except NotFound:
-            await self._retire(slot.opened)
-            slot.version, slot.credentials, slot.opened, slot.error = "", None, None, None
+            await self._retire(slot.now_is(""))
             raise AuthSecretUnavailable(
                 f'the authentication Secret "{key.name}" does not exist in namespace "{key.namespace}": '
                 "create it, or correct spec.authentication.secretRef.name"
             ) from None
         except Forbidden:
-            raise AuthSecretUnavailable(
+            raise AuthSecretForbidden(
                 f'the operator may not read the authentication Secret "{key.name}": '
                 "check the operator's RBAC rights in this namespace"
             ) from None

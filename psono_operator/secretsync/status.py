@@ -7,11 +7,12 @@ guarded by the resourceVersion, because a uid in a patch of /status is ignored b
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from psono_operator.api.conditions import format_time
-from psono_operator.api.status import PsonoSecretStatus, parse_status, ready_condition
+from psono_operator.api.status import Condition, PsonoSecretStatus, parse_status, ready_condition
 from psono_operator.runtime.client import KubeClient, PatchKind
 from psono_operator.runtime.clock import Clock
 from psono_operator.runtime.errors import Conflict, NotFound
@@ -64,6 +65,14 @@ def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any
     return changes
 
 
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """The object whose status says the outcome now, and the Ready condition it had before."""
+
+    obj: KubeObject
+    before: Condition | None
+
+
 class StatusWriter:
     """Sends the status of one object; a conflict is resolved here and never costs a second read."""
 
@@ -72,33 +81,41 @@ class StatusWriter:
         self._clock = clock
         self._own_writes = own_writes
 
-    async def write(self, obj: KubeObject, outcome: Outcome) -> None:
-        """Bring the object's status in line with ``outcome``.
+    def now(self) -> datetime:
+        """The time that goes into statuses."""
+        return self._clock.now()
+
+    async def write(
+        self, obj: KubeObject, outcome: Outcome, found: datetime | None = None
+    ) -> Reported | None:
+        """Bring the object's status in line with ``outcome``, which was ``found`` then (None: now).
 
         ``obj`` is the newest state known. An object that is gone, or replaced under its name, needs no
-        status (rule F4). Raises Conflict after three lost races, and what the client raises.
+        status (rule F4): None. Raises Conflict after three lost races, and what the client raises.
         """
-        key, uid, now = key_of(obj), uid_of(obj), self._clock.now()
+        key, uid, now = key_of(obj), uid_of(obj), found or self._clock.now()
         for attempt in range(_TRIES):
-            patch = status_patch(obj.get("status"), next_status(parse_status(obj), outcome, now))
+            before = parse_status(obj)
+            patch = status_patch(obj.get("status"), next_status(before, outcome, now))
             if patch is None:
-                return
+                return Reported(obj, before.ready)
             patch["metadata"] = {"resourceVersion": version_of(obj)}
             try:
                 written = await self._client.patch(
                     PSONO_SECRETS, key, patch, PatchKind.MERGE, subresource="status"
                 )
             except NotFound:
-                return
+                return None
             except Conflict:
                 if attempt == _TRIES - 1:
                     raise
                 try:
                     obj = await self._client.get(PSONO_SECRETS, key)
                 except NotFound:
-                    return
+                    return None
                 if uid_of(obj) != uid:
-                    return
+                    return None
             else:
                 self._own_writes.record(written)
-                return
+                return Reported(written, before.ready)
+        raise AssertionError("unreachable")

@@ -19,11 +19,13 @@ from psono_operator.api.spec import CreationPolicy
 from psono_operator.runtime.resources import (
     KubeObject,
     ObjectKey,
+    annotations_of,
     controller_of,
     is_deleting,
     metadata_of,
 )
-from psono_operator.secretsync.secrettypes import missing_keys
+from psono_operator.secretsync.managedkeys import NOBODY, CorruptAnnotation, ManagedKeys, managed_keys
+from psono_operator.secretsync.secrettypes import unmet_need
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +116,20 @@ class Refuse:
 TargetPlan = Create | Replace | Patch | Leave | Refuse
 
 
+def shares(wanted: Wanted, live: KubeObject | None, around: Surroundings) -> ManagedKeys | None:
+    """Who manages keys of the Secret, without those who are gone; None when that cannot be told.
+
+    A corrupt annotation on a Secret that the claimant controls is no doubt: nobody else can have keys there.
+    """
+    try:
+        return managed_keys(annotations_of(live or {})).only(around.exists)
+    except CorruptAnnotation:
+        return NOBODY if wanted.claimant.controls(live or {}) else None
+
+
 def refusal(wanted: Wanted, live: KubeObject | None, around: Surroundings, *, ours: bool) -> str | None:
     """Why neither policy may write the target, or None. ``ours``: it carries our marks already."""
     name = wanted.key.name
-    lacking = missing_keys(wanted.type, wanted.data)
-    if lacking and (live is None or wanted.policy == "Owner"):
-        return (
-            f"a Secret of type {wanted.type} needs {lacking}: map what is missing, or change spec.target.type"
-        )
     if live is None:
         return _CREDENTIALS.format(name) if around.holds_credentials and not around.known else None
     if around.holds_credentials and not ours:
@@ -137,8 +145,28 @@ def refusal(wanted: Wanted, live: KubeObject | None, around: Surroundings, *, ou
     return None
 
 
+def unfit(wanted: Wanted, data: Mapping[str, bytes]) -> str | None:
+    """Why the API server would refuse ``data`` as the whole content of the target, or None (rule G6)."""
+    need = unmet_need(wanted.type, data)
+    if need:
+        return f"a Secret of type {wanted.type} needs {need}: map what is missing, or change spec.target.type"
+    size = sum(map(len, data.values()))
+    if size > names.SECRET_SIZE_LIMIT:
+        return (
+            f'Secret "{wanted.key.name}" would hold {size} bytes, {sum(map(len, wanted.data.values()))} of '
+            f"them ours, and a Secret holds at most {names.SECRET_SIZE_LIMIT}: map fewer or smaller values, "
+            "or choose another spec.target.name"
+        )
+    return None
+
+
 def controlled_by_another(wanted: Wanted, controller: Mapping[str, Any]) -> str:
     """The refusal of a target that somebody else controls."""
+    if controller.get("kind") == names.KIND and controller.get("name") == wanted.claimant.name:
+        return (
+            f'Secret "{wanted.key.name}" still belongs to an earlier PsonoSecret "{wanted.claimant.name}": '
+            "the garbage collector deletes it, and it is made anew; to keep it, remove that owner reference"
+        )
     return (
         f'Secret "{wanted.key.name}" is controlled by '
         f'{controller.get("kind", "?")} "{controller.get("name", "?")}": '

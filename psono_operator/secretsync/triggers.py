@@ -39,14 +39,14 @@ def after_the_first_list(notification: Notification) -> bool:
 
 
 def concerned_by_psono_secret(psono_secrets: StoreView) -> Mapper:
-    """Maps a PsonoSecret to itself, and to those that share a target it has left.
+    """Maps a PsonoSecret to itself, and to those whose target is a Secret it has let go of.
 
-    They may have waited for a key it managed.
+    They may have waited for a key it managed, or for its credentials to be kept elsewhere.
     """
 
     def mapper(notification: Notification) -> Iterable[ObjectKey]:
         keys = {notification.key}
-        for name in _left_targets(notification):
+        for name in _left_secrets(notification):
             keys |= psono_secrets.by_index(BY_TARGET, name)
         return keys
 
@@ -67,13 +67,17 @@ def concerned_by_secret(psono_secrets: StoreView) -> Mapper:
     return mapper
 
 
-def _left_targets(notification: Notification) -> set[str]:
+def _left_secrets(notification: Notification) -> set[str]:
     match notification:
         case Updated(old=old, new=new):
-            return set(indexes.target(old)) - set(indexes.target(new))
+            return _used(old) - _used(new)
         case Deleted(last=last):
-            return set(indexes.target(last))
+            return _used(last)
     return set()
+
+
+def _used(obj: KubeObject) -> set[str]:
+    return {*indexes.target(obj), *indexes.auth_secret(obj)}
 
 
 def _states(notification: Notification) -> tuple[KubeObject, ...]:

@@ -18,7 +18,7 @@ from psono_operator.runtime.resources import (
 )
 from psono_operator.runtime.store import StoreView
 from psono_operator.secretsync.indexes import BY_AUTH_SECRET, BY_CLAIMANT, BY_TARGET
-from psono_operator.secretsync.memory import Inputs, revision
+from psono_operator.secretsync.memory import Inputs, gate, revision
 from psono_operator.secretsync.need import FORCE_SYNC_LIMIT
 from psono_operator.secretsync.target import Claimant, Surroundings
 
@@ -37,6 +37,8 @@ class Visit:
     around: Surroundings
     leftovers: tuple[ObjectKey, ...]
     """Secrets with our marks that are not the target any more, in order."""
+    source: int = 0
+    """Which credentials are used, see ``sources``; 0 until that is known."""
 
     @property
     def key(self) -> ObjectKey:
@@ -86,7 +88,11 @@ def inputs_of(
     """The identities of everything an attempt on ``obj`` depends on; ``spec`` is None when it is invalid."""
     namespace = key_of(obj).namespace
     target = ObjectKey(namespace, spec.target.name if spec else "")
-    rivals = (psono_secrets.get(key) for key in psono_secrets.by_index(BY_TARGET, str(target)))
+    cached = secrets.get(target)
+    users = psono_secrets.by_index(BY_TARGET, str(target)) | psono_secrets.by_index(
+        BY_AUTH_SECRET, str(target)
+    )
+    rivals = (psono_secrets.get(key) for key in users)
     return Inputs(
         uid=uid_of(obj),
         generation=generation_of(obj),
@@ -94,6 +100,7 @@ def inputs_of(
         credentials=revision(
             secrets.get(ObjectKey(namespace, spec.authentication.secret_ref.name if spec else ""))
         ),
-        target=revision(secrets.get(target)),
+        target=revision(cached),
         rivals=tuple(sorted({uid_of(each) for each in rivals if each is not None} - {uid_of(obj)})),
+        gate=gate(cached),
     )

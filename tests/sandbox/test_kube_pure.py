@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import random
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psono_operator.sandbox.kube import fieldsets
+from psono_operator.sandbox.kube import KubeSandbox, fieldsets
 from psono_operator.sandbox.kube.columns import human_duration, lookup
-from psono_operator.sandbox.kube.patch import json_patch, merge
+from psono_operator.sandbox.kube.crds import resource_types
+from psono_operator.sandbox.kube.deletion import DeleteOptions
+from psono_operator.sandbox.kube.patch import APPLY, MERGE, STRATEGIC, json_patch, merge
+from psono_operator.sandbox.kube.patch import JSON as JSON_PATCH
 from psono_operator.sandbox.kube.protobuf import decode
 from psono_operator.sandbox.kube.rules import RuleError, go_duration
 from psono_operator.sandbox.kube.selectors import label_selector
 from psono_operator.sandbox.kube.status import ApiError
 from psono_operator.sandbox.kube.storage import CompactedError, Key, Storage
+from psono_operator.sandbox.kube.writing import WriteOptions
+from tests.controlplane_fixture import CRD_FILE
 
 SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.text("ab/~", max_size=3)
 NAMES = st.text("ab/~", min_size=1, max_size=2)
@@ -188,3 +197,105 @@ def test_old_states_are_rebuilt_from_history(steps: list[tuple[str, bool]], pick
     assert storage.at("t", revision) == states[revision]
     with pytest.raises(CompactedError):
         storage.at("t", revision - 1)
+
+
+class FixedClock:
+    """A clock that stands still and needs no loop."""
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    def now(self) -> datetime:
+        return datetime(2026, 12, 1, tzinfo=UTC)
+
+    async def sleep(self, seconds: float) -> None:
+        raise NotImplementedError
+
+
+PATCH_KINDS = (MERGE, STRATEGIC, JSON_PATCH)
+CUSTOM = resource_types(yaml.safe_load(CRD_FILE.read_text()))[0]
+GOOD_SPEC = {
+    "authentication": {"secretRef": {"name": "credentials"}},
+    "target": {"name": "target"},
+    "data": [{"secretKey": "A", "remoteRef": {"secretId": "id", "field": "f"}}],
+}
+PLACE = {"namespace": "default", "kind": "Secret", "name": "a"}
+EXTRA: dict[str, dict[str, Any]] = {
+    "events": {
+        "eventTime": "2026-12-01T12:00:00.000000Z",
+        "action": "a",
+        "reason": "r",
+        "type": "Normal",
+        "reportingController": "c",
+        "reportingInstance": "i",
+        "regarding": PLACE,
+        "involvedObject": PLACE,
+    }
+}
+FIELDS = st.sampled_from(
+    [
+        "apiVersion",
+        "kind",
+        "metadata",
+        "spec",
+        "status",
+        "data",
+        "stringData",
+        "type",
+        "immutable",
+        "labels",
+        "annotations",
+        "finalizers",
+        "ownerReferences",
+        "name",
+        "uid",
+        "target",
+        "authentication",
+        "secretRef",
+        "secretKey",
+        "remoteRef",
+        "series",
+        "count",
+        "regarding",
+        "eventTime",
+        "conditions",
+        "resourceVersion",
+        "managedFields",
+        "$patch",
+    ]
+)
+BODIES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(FIELDS, inner, max_size=4),
+    max_leaves=12,
+)
+KINDS = (
+    ("", "v1", "secrets"),
+    ("", "v1", "configmaps"),
+    ("", "v1", "events"),
+    ("events.k8s.io", "v1", "events"),
+    ("coordination.k8s.io", "v1", "leases"),
+    ("secrets.psono.com", "v1alpha1", "psonosecrets"),
+    ("apps", "v1", "deployments"),
+)
+
+
+@given(st.sampled_from(KINDS), st.dictionaries(FIELDS, BODIES, max_size=6), st.sampled_from(PATCH_KINDS))
+def test_no_body_whatever_breaks_the_server(kind: tuple[str, str, str], body: Any, how: str) -> None:
+    """Bad input is an ApiError, never a crash."""
+    kube = KubeSandbox(FixedClock(), random.Random(1))
+    kube.create_namespace("default")
+    resource = kube.registry.find(*kind) or CUSTOM
+    key, options = Key("default", "a"), WriteOptions("m")
+    seed = {"metadata": {"name": "a"}, "apiVersion": resource.api_version, "kind": resource.kind}
+    good = {"spec": GOOD_SPEC} if resource is CUSTOM else EXTRA.get(resource.plural, {})
+    kube.writer.create(resource, "default", seed | good, options)
+    for attempt in (
+        lambda: kube.writer.create(resource, "default", seed | body, options),
+        lambda: kube.writer.replace(resource, key, seed | body, options),
+        lambda: kube.writer.patch(resource, key, how, body, options=options),
+        lambda: kube.writer.patch(resource, key, APPLY, seed | body, options=options),
+        lambda: kube.writer.delete(resource, key, DeleteOptions.read(body, {})),
+    ):
+        with contextlib.suppress(ApiError):
+            attempt()

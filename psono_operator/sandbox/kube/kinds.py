@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from psono_operator.sandbox.kube.objects import Obj, compact_json
+from psono_operator.sandbox.kube.objects import Obj, compact_json, dig
 from psono_operator.sandbox.kube.registry import ResourceType
 from psono_operator.sandbox.kube.status import bad_request, invalid, unprocessable
 
@@ -32,7 +32,7 @@ def _check_kind(resource: ResourceType, body: Any) -> Obj:
                 f" ({resource.api_version})"
             )
         if kind != resource.kind:
-            name = str((body.get("metadata") or {}).get("name", ""))
+            name = str(dig(body, ("metadata", "name")) or "")
             wrong = type(resource.named)(resource.group, resource.plural, str(kind))
             raise unprocessable(wrong, name, [invalid("kind", kind, f"must be {resource.kind}")])
     elif kind not in (None, "", resource.kind) or version not in (None, "", resource.api_version):

@@ -301,9 +301,9 @@ class Writer:
         if not isinstance(body, dict) or not body.get("kind") or not body.get("apiVersion"):
             raise bad_request("invalid object type: /, Kind=")
         config = read_object(resource, key.namespace, key.name, body)
+        warnings = self._decode(resource, config, options)
         if config["metadata"].get("managedFields"):
             raise bad_request("metadata.managedFields must be nil")
-        warnings = self._decode(resource, config, options)
         config = resource.strategy.inward(config)
         old = self._storage.get(resource.storage, key)
         meta = config["metadata"]

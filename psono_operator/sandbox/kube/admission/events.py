@@ -9,7 +9,7 @@ from __future__ import annotations
 from psono_operator.sandbox.kube.admission.leases import check_micro_time
 from psono_operator.sandbox.kube.objects import Obj, dig
 from psono_operator.sandbox.kube.registry import PlainStrategy
-from psono_operator.sandbox.kube.status import Cause, invalid, required, too_long
+from psono_operator.sandbox.kube.status import Cause, DecodeError, invalid, required, too_long
 
 EVENTS_TABLE = "/events"
 NOTE_LIMIT = 1024
@@ -85,6 +85,13 @@ def _decode_times(new: Obj) -> None:
         del new[name]
     check_micro_time(new.get("eventTime"))
     check_micro_time(dig(new, ("series", "lastObservedTime")))
+    for name in ("series", "regarding", "involvedObject", "related"):
+        if not isinstance(new.get(name, {}), dict):
+            raise DecodeError(f"json: cannot unmarshal into Go struct field Event.{name}")
+    if not isinstance(dig(new, ("series", "count")) or 0, int):
+        raise DecodeError(
+            "json: cannot unmarshal into Go struct field EventSeries.series.count of type int32"
+        )
 
 
 def _validate_namespace(new: Obj) -> list[Cause]:
@@ -108,6 +115,6 @@ def _validate_lengths(new: Obj) -> list[Cause]:
         if len(str(new.get(name, ""))) > limit:
             causes.append(too_long(name, limit))
     series = new.get("series")
-    if isinstance(series, dict) and series.get("count", 0) < 2:
-        causes.append(invalid("series.count", series.get("count", 0), "should be at least 2"))
+    if isinstance(series, dict) and (series.get("count") or 0) < 2:
+        causes.append(invalid("series.count", series.get("count"), "should be at least 2"))
     return causes
