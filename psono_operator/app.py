@@ -6,10 +6,10 @@ reflectors ─► informers ─► triggers ─► queue ─► controller ─�
 
 from __future__ import annotations
 
-import os
 import random
 import secrets
 import socket
+import uuid
 from collections.abc import Mapping
 
 from psono_operator.api import names
@@ -18,16 +18,23 @@ from psono_operator.runtime.client import KubeClient
 from psono_operator.runtime.clock import Clock
 from psono_operator.runtime.controller import Controller
 from psono_operator.runtime.credentials import Credentials
-from psono_operator.runtime.health import HealthChecks, informer_progress, informer_synced, workers_progress
+from psono_operator.runtime.health import (
+    Check,
+    HealthChecks,
+    informer_progress,
+    informer_synced,
+    workers_progress,
+)
 from psono_operator.runtime.http import HttpServer
 from psono_operator.runtime.informer import Informer
+from psono_operator.runtime.leader import LeaderElector
 from psono_operator.runtime.metrics import LoopLag, RuntimeMetrics, new_registry
 from psono_operator.runtime.ownwrites import OwnWrites
 from psono_operator.runtime.recorder import EventRecorder
 from psono_operator.runtime.reflector import Reflector
-from psono_operator.runtime.resources import Resource
+from psono_operator.runtime.resources import ObjectKey, Resource
 from psono_operator.runtime.store import Store
-from psono_operator.runtime.supervisor import StopPhase, Supervisor
+from psono_operator.runtime.supervisor import Service, StopPhase, Supervisor
 from psono_operator.runtime.transforms import metadata_allowlist, strip_noise
 from psono_operator.runtime.transport import Transport
 from psono_operator.runtime.workqueue import WorkQueue
@@ -73,12 +80,14 @@ class Operator:
         self._transport = Transport(
             credentials, clock=clock, connections=settings.workers * 2, on_response=metrics.on_response
         )
-        self._client = KubeClient(self._transport, field_manager=names.OPERATOR)
+        self.elector = self._make_elector(settings, credentials, metrics)
+        gate = self.elector.gate if self.elector else None
+        self._client = KubeClient(self._transport, field_manager=names.OPERATOR, gate=gate)
         psono_secrets = self._informer("psonosecrets", PSONO_SECRETS, Store(PSONO_SECRET_INDEXES))
         kube_secrets = self._informer("secrets", SECRETS, Store(SECRET_INDEXES), metadata_only=True)
         self._informers = (psono_secrets, kube_secrets)
         self._recorder = EventRecorder(
-            self._client, clock, controller=names.OPERATOR, instance=f"{socket.gethostname()}-{os.getpid()}"
+            self._client, clock, controller=names.OPERATOR, instance=socket.gethostname()
         )
         self._psono = PsonoSources(SessionPool(environ), clock)
         self._sources = SourceRegistry(self._client, kube_secrets.view, self._psono)
@@ -108,6 +117,7 @@ class Operator:
             reconcile_timeout=RECONCILE_TIMEOUT,
             observer=metrics.controller_observer("psonosecret"),
             rng=rng,
+            permission=self.elector.wait_leading if self.elector else None,
         )
         self._controller.watch(
             psono_secrets,
@@ -131,11 +141,12 @@ class Operator:
         self.health.add_liveness(workers_progress(self._controller, 2 * RECONCILE_TIMEOUT))
         host, port = settings.http_address
         self.http = HttpServer(host, port, self.health, registry, refresh=metrics.refresh)
-        self.supervisor = Supervisor(
-            [self.http, LoopLag(clock, metrics.loop_lag), self._recorder, *self._informers, self._controller],
-            self._stop_phases(),
-            clock=clock,
-        )
+        services: list[Service] = [self.http, LoopLag(clock, metrics.loop_lag), self._recorder]
+        services += [*self._informers, self._controller]
+        if self.elector:
+            services.append(self.elector)
+            self.health.add_liveness(Check("leader-election", self.elector.problem))
+        self.supervisor = Supervisor(services, self._stop_phases(), clock=clock)
 
     async def run(self) -> int:
         """Work until a stop is requested or a part fails; the exit code."""
@@ -147,6 +158,23 @@ class Operator:
     def stop(self) -> None:
         """Request the orderly stop."""
         self.supervisor.request_stop()
+
+    def _make_elector(
+        self, settings: Settings, credentials: Credentials, metrics: RuntimeMetrics
+    ) -> LeaderElector | None:
+        namespace = settings.leader_election_namespace
+        if settings.no_leader_elect or not (credentials.in_cluster or namespace):
+            return None
+        key = ObjectKey(namespace or credentials.endpoint.default_namespace, names.OPERATOR)
+        metrics.leading(names.OPERATOR, False)
+        return LeaderElector(
+            KubeClient(self._transport, field_manager=names.OPERATOR),  # its own writes pass no gate
+            key,
+            f"{socket.gethostname()}_{uuid.uuid4()}",
+            clock=self._clock,
+            rng=self._rng,
+            on_change=lambda leads: metrics.leading(names.OPERATOR, leads),
+        )
 
     @property
     def idle(self) -> bool:
@@ -177,6 +205,10 @@ class Operator:
             self.health.stopping = True
             self._controller.shut_down()
 
+        async def release() -> None:
+            if self.elector:
+                await self.elector.release()
+
         async def stop_informers() -> None:
             for informer in self._informers:
                 await informer.stop()
@@ -186,6 +218,7 @@ class Operator:
             StopPhase("finish running reconciles", lambda: self._controller.drain(15.0), 16.0),
             StopPhase("cancel the rest", self._controller.cancel_rest, 2.0),
             StopPhase("flush events", lambda: self._recorder.flush(2.0), 3.0),
+            StopPhase("release the lease", release, 3.0),
             StopPhase("stop informers", stop_informers, 2.0),
             StopPhase("close sessions", self._close_sessions, 2.0),
             StopPhase("stop http", self.http.stop, 1.0),

@@ -43,6 +43,12 @@ def _choice(*allowed: str) -> Callable[[str], str]:
     return parse
 
 
+def _switch(value: str) -> bool:
+    if value.lower() not in {"true", "false"}:
+        raise ValueError("true or false")
+    return value.lower() == "true"
+
+
 def _address(value: str) -> tuple[str, int]:
     host, colon, port = value.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
@@ -59,6 +65,11 @@ class Knob:
     metavar: str
     help: str
     repeatable: bool = False
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether the flag takes no value; its variable takes true or false."""
+        return self.parse is _switch
 
 
 def _knob(
@@ -84,6 +95,16 @@ class Settings:
         "NAMESPACE",
         "namespace to watch, instead of all; may be repeated (in the variable: separated by commas)",
         repeatable=True,
+    )
+    no_leader_elect: bool = _knob(
+        _switch,
+        "false",
+        "",
+        "work without a lease; only for a process that runs alone. Without it a lease is taken in a pod, "
+        "and elsewhere when --leader-election-namespace is given",
+    )
+    leader_election_namespace: str | None = _knob(
+        _text, None, "NAMESPACE", "namespace of the lease; in a pod, by default the pod's own"
     )
     http_address: tuple[str, int] = _knob(
         _address, "0.0.0.0:8080", "HOST:PORT", "where /healthz, /readyz and /metrics are served"

@@ -64,13 +64,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     for name, knob in knobs().items():
         shown = "" if not knob.default else f" (default: {knob.default})"
-        run.add_argument(
-            flag(name),
-            dest=name,
-            metavar=knob.metavar,
-            action="append" if knob.repeatable else "store",
-            help=f"{knob.help}{shown} [{variable(name)}]",
-        )
+        text = f"{knob.help}{shown} [{variable(name)}]"
+        if knob.is_switch:
+            run.add_argument(flag(name), dest=name, action="store_const", const="true", help=text)
+        else:
+            action = "append" if knob.repeatable else "store"
+            run.add_argument(flag(name), dest=name, metavar=knob.metavar, action=action, help=text)
     demo = commands.add_parser(
         "demo",
         help="show the main job with no cluster at all",

@@ -10,6 +10,7 @@ It knows Kubernetes and nothing else: no resource by name, no Psono. In the orde
 ``predicates``, ``workqueue``, ``retries``, ``controller``   from notifications to keys to reconciles
 ``ownwrites``                                    our own writes, recognised when they come back
 ``tracebacks``                                   exceptions as log lines without what they say
+``lease``, ``leader``                            who may write, decided through a Lease
 ``recorder``                                     events about objects, best effort
 ``supervisor``, ``health``, ``metrics``, ``http``  the process around it
 """

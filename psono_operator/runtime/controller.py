@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol
@@ -159,7 +159,9 @@ class Controller:
         sync_timeout: float = 120.0,
         observer: ControllerObserver | None = None,
         rng: random.Random | None = None,
+        permission: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """``permission`` is awaited once the caches are filled: a standby waits there to lead (K6)."""
         self.name = name
         self.workers = workers
         self._queue = queue
@@ -170,6 +172,7 @@ class Controller:
         self._sync_timeout = sync_timeout
         self._observer = observer or NoControllerObserver()
         self._rng = rng or random.SystemRandom()
+        self._permission = permission
         self._running: dict[ObjectKey, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._stopped = False
@@ -250,6 +253,8 @@ class Controller:
                         informer.name,
                         informer.problem or "no answer yet",
                     )
+        if self._permission is not None:
+            await self._permission()
         if not self._stopped:
             self._tasks += [group.create_task(self._work()) for _ in range(self.workers)]
             _log.info("controller %s started %d workers", self.name, self.workers)

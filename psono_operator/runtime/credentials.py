@@ -57,6 +57,8 @@ class Credentials:
 
     endpoint: ApiEndpoint
     tokens: TokenSource = field(repr=False)
+    in_cluster: bool = False
+    """Whether they are those of the pod this process runs in."""
 
 
 class StaticToken:
@@ -148,7 +150,7 @@ class InClusterCredentials:
         tokens = FileToken(self.token_path, self._clock)
         if await tokens.token() is None:
             raise ConfigurationError(f"the service account token {self.token_path} is empty or unreadable")
-        return Credentials(await self.endpoint(), tokens)
+        return Credentials(await self.endpoint(), tokens, in_cluster=True)
 
     async def endpoint(self) -> ApiEndpoint:
         """The endpoint with a new TLS context from the CA file as it is now. Raises ConfigurationError."""

@@ -20,7 +20,7 @@ def test_every_knob_stands_in_the_help(capsys: pytest.CaptureFixture[str]) -> No
     assert ended.value.code == 0
     text = " ".join(capsys.readouterr().out.split())
     for name, knob in knobs().items():
-        assert f"{flag(name)} {knob.metavar}" in text
+        assert f"{flag(name)} {knob.metavar}".rstrip() in text
         assert f"[{variable(name)}]" in text
         if knob.default:
             assert f"(default: {knob.default})" in text
@@ -29,7 +29,12 @@ def test_every_knob_stands_in_the_help(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_flags_go_before_variables_and_variables_before_defaults() -> None:
     environ = {"PSONO_OPERATOR_WORKERS": "8", "PSONO_OPERATOR_WATCH_NAMESPACE": "a, b,"}
-    assert resolve({}, {}) == Settings(None, None, (), ("0.0.0.0", 8080), 32, "info", "text")
+    assert resolve({}, {}) == Settings(
+        kubeconfig=None, context=None, watch_namespace=(), no_leader_elect=False, leader_election_namespace=None,
+        http_address=("0.0.0.0", 8080), workers=32, log_level="info", log_format="text",
+    )  # fmt: skip
+    assert resolve({}, {"PSONO_OPERATOR_NO_LEADER_ELECT": "true"}).no_leader_elect
+    assert resolve({"no_leader_elect": "true"}, {"PSONO_OPERATOR_NO_LEADER_ELECT": "false"}).no_leader_elect
     assert resolve({}, environ).workers == 8
     assert resolve({"workers": "4"}, environ).workers == 4
     assert resolve({}, environ).watch_namespace == ("a", "b")
@@ -40,6 +45,11 @@ def test_flags_go_before_variables_and_variables_before_defaults() -> None:
     ("given", "environ", "message"),
     [
         ({"workers": "0"}, {}, "--workers must be a whole number from 1 to 256"),
+        (
+            {},
+            {"PSONO_OPERATOR_NO_LEADER_ELECT": "yes"},
+            "PSONO_OPERATOR_NO_LEADER_ELECT must be true or false",
+        ),
         ({"workers": "many"}, {}, "--workers must be a whole number from 1 to 256"),
         (
             {},
