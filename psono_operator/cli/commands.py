@@ -33,6 +33,13 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
             from psono_operator.cli.demo import demo  # the sandbox is loaded by nobody else
 
             return demo(keep=options.keep)
+        case "finalize":
+            from psono_operator.cli.finalize import Options, finalize
+
+            chosen = Options(
+                options.kubeconfig, options.context, options.namespace or (), options.all, options.yes
+            )
+            return finalize(chosen, environ)
         case "run":
             given = {name: getattr(options, name) for name in knobs()}
             try:
@@ -77,6 +84,20 @@ def build_parser() -> argparse.ArgumentParser:
         "both, and tells what happens. Nothing leaves this machine.",
     )
     demo.add_argument("--keep", action="store_true", help="stay up and print a KUBECONFIG to play with")
+    finalize = commands.add_parser(
+        "finalize",
+        help="let PsonoSecrets go when the operator is not there to do it",
+        description="Removes the operator's marks from Merge targets and its finalizer from PsonoSecrets "
+        "that are being deleted, so that they and their namespaces do not wait for an operator that is gone. "
+        "Without --yes it only says what it would do.",
+    )
+    finalize.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig to use")
+    finalize.add_argument("--context", metavar="NAME", help="context of the kubeconfig")
+    finalize.add_argument(
+        "--namespace", metavar="NAMESPACE", action="append", help="only this; may be repeated"
+    )
+    finalize.add_argument("--all", action="store_true", help="also those that are not being deleted")
+    finalize.add_argument("--yes", action="store_true", help="do it")
     commands.add_parser(
         "crd",
         help="print the CustomResourceDefinition",
