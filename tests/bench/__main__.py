@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import json
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -20,13 +21,12 @@ from typing import Any
 
 import aiohttp
 
-from psono_operator.sandbox.psono import PsonoDouble
 from tests.bench.process import Process
+from tests.bench.psono import KEYS
 from tests.controlplane.cluster import ControlPlane, ControlPlaneError, control_plane, free_ports
 from tests.controlplane_fixture import install_crd
 
-KEYS = ("DB_HOST", "DB_USER", "DB_PASSWORD")
-PSONO_DELAY = 0.005
+GROUP = "/apis/secrets.psono.com/v1alpha1"
 DEADLINE = 600.0
 
 
@@ -42,21 +42,37 @@ class Figures:
     """Requests to Psono."""
 
 
+class Psono:
+    """The double's process."""
+
+    def __init__(self, objects: int, namespaces: int) -> None:
+        command = [sys.executable, "-m", "tests.bench.psono", str(objects), str(namespaces)]
+        self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.world: dict[str, Any] = json.loads(self._line())
+
+    def stop(self) -> int:
+        """End it; how many requests it had."""
+        if self._child.stdin:
+            self._child.stdin.close()
+        answered = int(self._line())
+        self._child.wait()
+        return answered
+
+    def _line(self) -> bytes:
+        return self._child.stdout.readline() if self._child.stdout else b""
+
+
 @asynccontextmanager
 async def world(
     objects: int, namespaces: int
-) -> AsyncIterator[tuple[ControlPlane, PsonoDouble, aiohttp.ClientSession]]:
+) -> AsyncIterator[tuple[ControlPlane, Psono, aiohttp.ClientSession]]:
     """A control plane with ``objects`` PsonoSecrets in it, and the double they read from."""
-    double = PsonoDouble()
-    double.delay_seconds = PSONO_DELAY
+    psono = Psono(objects, namespaces)
     with tempfile.TemporaryDirectory() as directory, control_plane(Path(directory)) as plane:
         install_crd(plane)
         connector = aiohttp.TCPConnector(limit=32, ssl=plane.ssl_context())
         headers = {"Authorization": f"Bearer {plane.token}"}
-        async with (
-            double.serve() as served,
-            aiohttp.ClientSession(plane.url, connector=connector, headers=headers) as api,
-        ):
+        async with aiohttp.ClientSession(plane.url, connector=connector, headers=headers) as api:
             slots = asyncio.Semaphore(32)
 
             async def post(path: str, body: Any) -> None:
@@ -65,45 +81,43 @@ async def world(
                         raise SystemExit(f"POST {path}: {answer.status} {await answer.text()}")
 
             names = [f"team-{number}" for number in range(namespaces)]
-            credentials = {}
-            for name in names:
+            for name, (key, secret_key) in zip(names, psono.world["keys"], strict=True):
                 await post("/api/v1/namespaces", {"metadata": {"name": name}})
-                key = double.add_key()
-                credentials[name] = key
-                text = {"serverUrl": served.url, "apiKeyId": key.id, "apiSecretKey": key.secret_key_hex}
+                text = {"serverUrl": psono.world["url"], "apiKeyId": key, "apiSecretKey": secret_key}
                 secret = {"metadata": {"name": "psono-credentials"}, "stringData": text}
                 await post(f"/api/v1/namespaces/{name}/secrets", secret)
+            await asyncio.gather(
+                *(
+                    post(
+                        f"{GROUP}/namespaces/{names[number % namespaces]}/psonosecrets",
+                        psono_secret(number, entry),
+                    )
+                    for number, entry in enumerate(psono.world["entries"])
+                )
+            )
+            yield plane, psono, api
 
-            async def one(number: int) -> None:
-                namespace = names[number % namespaces]
-                variables = [{"key": key, "value": f"{key}-{number}"} for key in KEYS]
-                content = {"environment_variables_variables": variables}
-                entry = double.add_entry(content, [credentials[namespace]])
-                data = [
-                    {"secretKey": key, "remoteRef": {"secretId": entry, "environmentVariable": key}}
-                    for key in KEYS
-                ]
-                spec = {
-                    "authentication": {"secretRef": {"name": "psono-credentials"}},
-                    "target": {"name": f"target-{number}"},
-                    "data": data,
-                }
-                path = f"/apis/secrets.psono.com/v1alpha1/namespaces/{namespace}/psonosecrets"
-                body = {
-                    "apiVersion": "secrets.psono.com/v1alpha1", "kind": "PsonoSecret",
-                    "metadata": {"name": f"app-{number}"}, "spec": spec,
-                }  # fmt: skip
-                await post(path, body)
 
-            await asyncio.gather(*(one(number) for number in range(objects)))
-            yield plane, double, api
+def psono_secret(number: int, entry: str) -> dict[str, Any]:
+    """Three keys of one entry."""
+    data = [{"secretKey": key, "remoteRef": {"secretId": entry, "environmentVariable": key}} for key in KEYS]
+    return {
+        "apiVersion": "secrets.psono.com/v1alpha1",
+        "kind": "PsonoSecret",
+        "metadata": {"name": f"app-{number}"},
+        "spec": {
+            "authentication": {"secretRef": {"name": "psono-credentials"}},
+            "target": {"name": f"target-{number}"},
+            "data": data,
+        },
+    }
 
 
 async def all_ready(api: aiohttp.ClientSession, objects: int) -> None:
     """Return when every PsonoSecret is Ready, told by one watch."""
     ready: set[str] = set()
     query = {"watch": "true", "timeoutSeconds": "3600"}
-    path = "/apis/secrets.psono.com/v1alpha1/psonosecrets"
+    path = f"{GROUP}/psonosecrets"
     try:
         async with asyncio.timeout(DEADLINE):
             while True:  # the API server ends watches that fall behind; the next one begins with all objects
@@ -121,7 +135,7 @@ async def all_ready(api: aiohttp.ClientSession, objects: int) -> None:
 
 
 async def measure(program: str, objects: int, namespaces: int) -> Figures:
-    async with world(objects, namespaces) as (plane, double, api):
+    async with world(objects, namespaces) as (plane, psono, api):
         if program == "floor":
             command = ["-m", "tests.bench.floor", plane.url, str(plane.ca_file), plane.token]
         else:
@@ -146,7 +160,7 @@ async def measure(program: str, objects: int, namespaces: int) -> Figures:
         process.stop()
         if ended:
             await ended
-        return Figures(seconds, cpu, peak, len(double.requests))
+        return Figures(seconds, cpu, peak, psono.stop())
 
 
 def table(objects: int, runs: dict[str, list[Figures]]) -> str:
