@@ -23,6 +23,7 @@ from psono_operator.runtime.health import (
     HealthChecks,
     informer_progress,
     informer_synced,
+    queue_progress,
     workers_progress,
 )
 from psono_operator.runtime.http import HttpServer
@@ -30,6 +31,7 @@ from psono_operator.runtime.informer import Informer
 from psono_operator.runtime.leader import LeaderElector
 from psono_operator.runtime.metrics import LoopLag, RuntimeMetrics, new_registry
 from psono_operator.runtime.ownwrites import OwnWrites
+from psono_operator.runtime.patience import Patience
 from psono_operator.runtime.recorder import EventRecorder
 from psono_operator.runtime.reflector import Reflector
 from psono_operator.runtime.resources import ObjectKey, Resource
@@ -53,6 +55,9 @@ from psono_operator.secretsync.writer import TargetWriter
 from psono_operator.settings import Settings
 
 RECONCILE_TIMEOUT = 60.0
+SPARE_WORKERS = 8
+"""Workers on top of the setting, for namespaces of which nothing is worked on: one whose objects fail slowly
+cannot take them from the others."""
 SILENCE_LIMIT = 300.0
 """Seconds without a step of an informer, whose watches end after at most 230, that mean it hangs (N3)."""
 
@@ -82,7 +87,9 @@ class Operator:
         )
         self.elector = self._make_elector(settings, credentials, metrics)
         gate = self.elector.gate if self.elector else None
-        self._client = KubeClient(self._transport, field_manager=names.OPERATOR, gate=gate)
+        self._client = KubeClient(
+            self._transport, field_manager=names.OPERATOR, gate=gate, patience=Patience(rng)
+        )
         psono_secrets = self._informer("psonosecrets", PSONO_SECRETS, Store(PSONO_SECRET_INDEXES))
         kube_secrets = self._informer("secrets", SECRETS, Store(SECRET_INDEXES), metadata_only=True)
         self._informers = (psono_secrets, kube_secrets)
@@ -106,7 +113,7 @@ class Operator:
             rng=rng,
         )
         self._queue = queue = WorkQueue(
-            "psonosecret", clock, rng, observer=metrics.queue_observer("psonosecret")
+            "psonosecret", clock, rng, limit=settings.workers, observer=metrics.queue_observer("psonosecret")
         )
         self._controller = Controller(
             "psonosecret",
@@ -114,6 +121,7 @@ class Operator:
             reconciler,
             clock=clock,
             workers=settings.workers,
+            spare=SPARE_WORKERS,
             reconcile_timeout=RECONCILE_TIMEOUT,
             observer=metrics.controller_observer("psonosecret"),
             rng=rng,
@@ -138,7 +146,9 @@ class Operator:
             metrics.watch_informer(informer)
             self.health.add_readiness(informer_synced(informer))
             self.health.add_liveness(informer_progress(informer, clock, SILENCE_LIMIT))
-        self.health.add_liveness(workers_progress(self._controller, 2 * RECONCILE_TIMEOUT))
+        self.health.add_liveness(
+            workers_progress(self._controller, 2 * RECONCILE_TIMEOUT), queue_progress(queue, SILENCE_LIMIT)
+        )
         host, port = settings.http_address
         self.http = HttpServer(host, port, self.health, registry, refresh=metrics.refresh)
         services: list[Service] = [self.http, LoopLag(clock, metrics.loop_lag), self._recorder]

@@ -13,10 +13,12 @@ from psono_operator.runtime.clock import Clock
 
 
 class Backoff:
-    """Delays doubling from ``first`` to ``cap`` seconds, each with up to its own length of jitter on top.
+    """Delays doubling from ``first`` to half of ``cap`` seconds, each with up to its own length on top as
+    jitter.
 
-    The numbers are those of client-go's reflector. After ``reset_after`` seconds of unbroken health the next
-    failure is the first again.
+    So none is longer than ``cap``, unless a server wishes it: whoever comes back is found again within that
+    time. The numbers are those of client-go's reflector. After ``reset_after`` seconds of unbroken health
+    the next failure is the first again.
     """
 
     def __init__(
@@ -29,8 +31,8 @@ class Backoff:
         cap: float = 30.0,
         reset_after: float = 120.0,
     ) -> None:
-        if not 0 < first <= cap or factor < 1:
-            raise ValueError("a backoff needs 0 < first <= cap and a factor of at least 1")
+        if not 0 < first <= cap / 2 or factor < 1:
+            raise ValueError("a backoff needs 0 < first <= cap / 2 and a factor of at least 1")
         self._clock = clock
         self._rng = rng
         self._first = first
@@ -58,7 +60,7 @@ class Backoff:
             self._base = self._first
             self._failures = 0
         base = self._base
-        self._base = min(self._cap, base * self._factor)
+        self._base = min(self._cap / 2, base * self._factor)
         self._failures += 1
         # The jitter comes on top of the server's wish too, or all replicas return in the same instant.
         return max(base, floor) + self._rng.uniform(0.0, base)

@@ -1,9 +1,10 @@
 """One method per verb of the Kubernetes API, on raw objects.
 
-The client knows URLs, content types, the field manager and the write gate; it refuses to know what is in
-an object. Every call has a deadline, none is repeated here (M3), and every failure is an error of
-``runtime.errors``, built from a Status by allow-list (F8). Before each mutating call the gate is asked,
-and the time it leaves caps the call's deadline (K4). JSON is decoded here and nowhere else.
+The client knows URLs, content types, the field manager and the write gate; it refuses to know what is in an
+object. Every call has a deadline; within it, one that the server put off is repeated if the client was given
+patience (M1), and no other (M3). Every failure is an error of ``runtime.errors``, built from a Status by
+allow-list (F8). Before each mutating call the gate is asked, and the time it leaves caps the call's deadline
+(K4). JSON is decoded here and nowhere else.
 
 Rules: A1 (list queries), B1, B6, B7 (watch), D1 (metadata only), F2, G5, R1.
 """
@@ -12,13 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from psono_operator.runtime.errors import ApiError, ProtocolError, Unreachable, error_from_status
+from psono_operator.runtime.errors import ApiError, ProtocolError, Throttled, Unreachable, error_from_status
 from psono_operator.runtime.gate import NotLeader, OpenGate, WriteGate
 from psono_operator.runtime.linebuffer import LineBuffer
+from psono_operator.runtime.patience import Patience
 from psono_operator.runtime.resources import KubeObject, ObjectKey, Resource, key_of, version_of
 from psono_operator.runtime.transport import JSON, Response, Transport
 
@@ -53,9 +55,15 @@ class KubeClient:
         field_manager: str,
         gate: WriteGate | None = None,
         field_validation: str | None = None,
+        patience: Patience | None = None,
     ) -> None:
-        """``field_validation``: Strict, Warn or Ignore; None leaves it to the server."""
+        """``field_validation``: Strict, Warn or Ignore; None leaves it to the server.
+
+        Without ``patience`` a call is one request. Lists and watches always are: who makes them has a
+        backoff.
+        """
         self._transport = transport
+        self._patience = patience
         self._gate = gate if gate is not None else OpenGate()
         self._write_query = [("fieldManager", field_manager)]
         if field_validation is not None:
@@ -72,8 +80,12 @@ class KubeClient:
         """The object as it is now."""
         path = resource.object_path(key)
         accept = METADATA if metadata_only else JSON
-        response = await self._transport.request("GET", path, accept=accept, timeout=timeout)
-        obj = _object(response, f"GET {path}", resource)
+
+        async def send(left: float) -> KubeObject:
+            response = await self._transport.request("GET", path, accept=accept, timeout=left)
+            return _object(response, f"GET {path}", resource)
+
+        obj = await self._call(send, timeout, harmless=True)
         return _without_content(obj) if metadata_only else obj
 
     async def list_page(
@@ -118,7 +130,7 @@ class KubeClient:
         if resource.namespaced and not namespace:
             raise ValueError(f"a {resource.kind} needs a namespace")
         target = ("POST", resource.collection_path(namespace))
-        return await self._write(target, resource, obj, JSON, timeout)
+        return await self._write(target, resource, obj, JSON, timeout, harmless=False)
 
     async def replace(
         self, resource: Resource, obj: Mapping[str, Any], *, timeout: float | None = None
@@ -127,7 +139,7 @@ class KubeClient:
         if not version_of(obj):
             raise ValueError("an object is replaced only with the resourceVersion that was read")
         target = ("PUT", resource.object_path(key_of(obj)))
-        return await self._write(target, resource, obj, JSON, timeout)
+        return await self._write(target, resource, obj, JSON, timeout, harmless=True)
 
     async def patch(
         self,
@@ -141,7 +153,8 @@ class KubeClient:
     ) -> KubeObject:
         """PATCH of an object or one of its subresources."""
         target = ("PATCH", resource.object_path(key, subresource))
-        return await self._write(target, resource, body, kind.value, timeout)
+        harmless = kind is PatchKind.APPLY or _is_guarded(body)
+        return await self._write(target, resource, body, kind.value, timeout, harmless=harmless)
 
     async def delete(
         self,
@@ -160,12 +173,15 @@ class KubeClient:
             options["preconditions"] = {name: value for name, value in preconditions.items() if value}
         if propagation is not None:
             options["propagationPolicy"] = propagation
-        path = resource.object_path(key)
-        deadline = self._deadline(timeout)
-        response = await self._transport.request(
-            "DELETE", path, body=_encode(options), content_type=JSON, timeout=deadline
-        )
-        _object(response, f"DELETE {path}", resource)
+        path, body = resource.object_path(key), _encode(options)
+
+        async def send(left: float) -> KubeObject:
+            response = await self._transport.request(
+                "DELETE", path, body=body, content_type=JSON, timeout=self._allowed(left)
+            )
+            return _object(response, f"DELETE {path}", resource)
+
+        await self._call(send, timeout, harmless="preconditions" in options)
 
     async def watch_lines(
         self,
@@ -222,23 +238,66 @@ class KubeClient:
             yield status
 
     async def _write(
-        self, target: tuple[str, str], resource: Resource, body: object, kind: str, timeout: float | None
+        self,
+        target: tuple[str, str],
+        resource: Resource,
+        body: object,
+        kind: str,
+        timeout: float | None,
+        *,
+        harmless: bool,
     ) -> KubeObject:
         """``target`` is verb and path, ``kind`` the content type of ``body``."""
         method, path = target
         data = _encode(body)
-        deadline = self._deadline(timeout)
-        response = await self._transport.request(
-            method, path, query=self._write_query, body=data, content_type=kind, timeout=deadline
-        )
-        return _object(response, f"{method} {path}", resource)
 
-    def _deadline(self, timeout: float | None) -> float:
-        """Seconds for a mutating call; asked right before it is sent, so that a late one never is (K4)."""
+        async def send(left: float) -> KubeObject:
+            response = await self._transport.request(
+                method,
+                path,
+                query=self._write_query,
+                body=data,
+                content_type=kind,
+                timeout=self._allowed(left),
+            )
+            return _object(response, f"{method} {path}", resource)
+
+        return await self._call(send, timeout, harmless=harmless)
+
+    async def _call(
+        self, send: Callable[[float], Awaitable[KubeObject]], timeout: float | None, *, harmless: bool
+    ) -> KubeObject:
+        """``send`` a request, and again as long as the server puts it off and patience lasts (M1).
+
+        All of it happens within ``timeout``; ``send`` is told the seconds that are left.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + (self._transport.call_timeout if timeout is None else timeout)
+        made = 0
+        while True:
+            made += 1
+            try:
+                return await send(end - loop.time())
+            except Throttled as error:
+                left = end - loop.time()
+                wait = self._patience.wait(error, made, left, harmless=harmless) if self._patience else None
+                if wait is None:
+                    raise
+            await asyncio.sleep(wait)
+
+    def _allowed(self, left: float) -> float:
+        """Seconds for a mutating request; asked right before it is sent, so that a late one never is (K4)."""
         remaining = self._gate.remaining()
         if remaining <= 0:
             raise NotLeader("no time is left of the lease")
-        return min(self._transport.call_timeout if timeout is None else timeout, remaining)
+        return min(left, remaining)
+
+
+def _is_guarded(body: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a patch fails when what it was made for has changed, by itself for example (F2)."""
+    if isinstance(body, Mapping):
+        return bool(version_of(body))
+    return any(operation.get("op") == "test" for operation in body)
 
 
 def _selectors(label_selector: str | None, field_selector: str | None) -> list[tuple[str, str]]:

@@ -142,6 +142,8 @@ class NoControllerObserver:
 class Controller:
     """A service. ``workers`` reconciles run at once, each for at most ``reconcile_timeout`` seconds.
 
+    ``spare`` more workers help where the queue's limit lets them: for namespaces of which none is worked on.
+
     ``informers`` are awaited before the first reconcile, as are those given to ``watch``; every
     ``sync_timeout`` seconds of waiting are worth an error line, but never a start without them (C7).
     """
@@ -155,6 +157,7 @@ class Controller:
         clock: Clock,
         informers: Sequence[Informer] = (),
         workers: int = 32,
+        spare: int = 0,
         reconcile_timeout: float = 60.0,
         sync_timeout: float = 120.0,
         observer: ControllerObserver | None = None,
@@ -164,6 +167,7 @@ class Controller:
         """``permission`` is awaited once the caches are filled: a standby waits there to lead (K6)."""
         self.name = name
         self.workers = workers
+        self._spare = spare
         self._queue = queue
         self._reconciler = reconciler
         self._clock = clock
@@ -256,7 +260,7 @@ class Controller:
         if self._permission is not None:
             await self._permission()
         if not self._stopped:
-            self._tasks += [group.create_task(self._work()) for _ in range(self.workers)]
+            self._tasks += [group.create_task(self._work()) for _ in range(self.workers + self._spare)]
             _log.info("controller %s started %d workers", self.name, self.workers)
 
     async def _work(self) -> None:
@@ -339,7 +343,9 @@ class Controller:
             case RetryError():
                 delay = self._queue.retry(key, first=error.first, cap=error.cap, at_least=error.at_least)
             case Throttled():
-                delay = self._queue.retry(key, at_least=error.retry_after or 0.0)
+                # With jitter, or all that were put off together come back together (M1).
+                floor = (error.retry_after or 0.0) * self._rng.uniform(1.0, 1.25)
+                delay = self._queue.retry(key, at_least=floor)
             case KubeError():
                 delay = self._queue.retry(key)
             case _:

@@ -2,8 +2,9 @@
 
 An :class:`ApiEndpoint` says where and whom to trust, a :class:`TokenSource` what to send as Authorization.
 In a pod both come from files that the kubelet renews; the token is read again at most once a minute and an
-unreadable or empty file never costs us a token that still works (rule L1). This room refuses to know HTTP
-and kubeconfig files; paths and environment are handed in.
+unreadable or empty file never costs us a token that still works (rule L1); the CA bundle is compared every
+five minutes, and one that is none changes nothing (rule L2). This room refuses to know HTTP and kubeconfig
+files; paths and environment are handed in.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ log = logging.getLogger(__name__)
 SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REREAD_AFTER = 60.0
 """Seconds between two readings of a token file; the kubelet renews a token at 80 % of its life."""
+
+BUNDLE_REREAD_AFTER = 300.0
+"""Seconds between two readings of a CA bundle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,16 @@ class TokenSource(Protocol):
         """The server refused the token: find a new one before the next answer."""
 
 
+class TrustSource(Protocol):
+    """What proves who the server is."""
+
+    async def context(self) -> ssl.SSLContext | None:
+        """The context for the next connection; the same object as long as nothing changed."""
+
+    def doubt(self) -> None:
+        """A server's certificate was not accepted: look for news before the next answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """All that the transport needs."""
@@ -59,6 +73,8 @@ class Credentials:
     tokens: TokenSource = field(repr=False)
     in_cluster: bool = False
     """Whether they are those of the pod this process runs in."""
+    trust: TrustSource | None = None
+    """What replaces the endpoint's context in the course of time, if anything does."""
 
 
 class StaticToken:
@@ -119,6 +135,64 @@ class FileToken:
                 log.info("token file %s is readable again", self._path)
 
 
+class FixedTrust:
+    """A context that never changes."""
+
+    def __init__(self, context: ssl.SSLContext | None) -> None:
+        self._context = context
+
+    async def context(self) -> ssl.SSLContext | None:
+        return self._context
+
+    def doubt(self) -> None:
+        """Nothing newer can be found."""
+
+
+class FileTrust:
+    """A CA bundle in a file that somebody else renews. What was read last and was good stays in use."""
+
+    def __init__(self, path: Path, clock: Clock, reread_after: float = BUNDLE_REREAD_AFTER) -> None:
+        self._path = path
+        self._clock = clock
+        self._reread_after = reread_after
+        self._bundle: str | None = None
+        self._context: ssl.SSLContext | None = None
+        self._read_at: float | None = None
+        self._reading = asyncio.Lock()
+        self._trouble = False
+
+    async def context(self) -> ssl.SSLContext | None:
+        """See the protocol; None only before a good bundle has been read."""
+        if self._is_fresh():
+            return self._context
+        async with self._reading:
+            if not self._is_fresh():
+                await self._read()
+        return self._context
+
+    def doubt(self) -> None:
+        self._read_at = None
+
+    def _is_fresh(self) -> bool:
+        return self._read_at is not None and self._clock.monotonic() - self._read_at < self._reread_after
+
+    async def _read(self) -> None:
+        trouble = False
+        try:
+            bundle = await asyncio.to_thread(self._path.read_text, "ascii")
+            if bundle != self._bundle:
+                context = tls_context(bundle)
+                if self._bundle is not None:
+                    log.info("the CA bundle %s has changed; new connections use it", self._path)
+                self._bundle, self._context = bundle, context
+        except (OSError, ValueError):
+            trouble = True
+        self._read_at = self._clock.monotonic()
+        if trouble and not self._trouble:
+            log.warning("the CA bundle %s is missing or not PEM; keeping the last one", self._path)
+        self._trouble = trouble
+
+
 class InClusterCredentials:
     """The service account of the pod we run in."""
 
@@ -146,20 +220,19 @@ class InClusterCredentials:
         return None
 
     async def load(self) -> Credentials:
-        """Endpoint and token source. Raises ConfigurationError."""
+        """Endpoint, token source and trust. Raises ConfigurationError."""
         tokens = FileToken(self.token_path, self._clock)
         if await tokens.token() is None:
             raise ConfigurationError(f"the service account token {self.token_path} is empty or unreadable")
-        return Credentials(await self.endpoint(), tokens, in_cluster=True)
+        trust = FileTrust(self._directory / "ca.crt", self._clock)
+        return Credentials(await self._endpoint(trust), tokens, in_cluster=True, trust=trust)
 
-    async def endpoint(self) -> ApiEndpoint:
-        """The endpoint with a new TLS context from the CA file as it is now. Raises ConfigurationError."""
+    async def _endpoint(self, trust: TrustSource) -> ApiEndpoint:
         authority = f"[{self._host}]" if ":" in self._host else self._host
-        bundle = self._directory / "ca.crt"
-        try:
-            context = tls_context(await asyncio.to_thread(bundle.read_text, "ascii"))
-        except (OSError, ValueError):
-            raise ConfigurationError(f"the cluster's CA bundle {bundle} is missing or not PEM") from None
+        context = await trust.context()
+        if context is None:
+            bundle = self._directory / "ca.crt"
+            raise ConfigurationError(f"the cluster's CA bundle {bundle} is missing or not PEM")
         try:
             namespace = (await asyncio.to_thread((self._directory / "namespace").read_text, "utf-8")).strip()
         except (OSError, ValueError):

@@ -14,6 +14,7 @@ from psono_operator.runtime.clock import Clock
 from psono_operator.runtime.controller import Controller
 from psono_operator.runtime.informer import Informer
 from psono_operator.runtime.tracebacks import summary
+from psono_operator.runtime.workqueue import WorkQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +98,13 @@ def workers_progress(controller: Controller, limit: float) -> Check:
         return f"a reconcile has run for {age:.0f} s" if age > limit else None
 
     return Check(f"controller-{controller.name}-workers", probe)
+
+
+def queue_progress(queue: WorkQueue, limit: float) -> Check:
+    """Liveness: no key is due for longer than ``limit`` seconds while a worker waits for one."""
+
+    def probe() -> str | None:
+        age = queue.overlooked_seconds()
+        return f"a key has been due for {age:.0f} s, and a worker waits" if age > limit else None
+
+    return Check(f"queue-{queue.name}-progress", probe)

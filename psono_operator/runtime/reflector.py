@@ -25,7 +25,15 @@ from enum import Enum
 from psono_operator.runtime.backoff import Backoff
 from psono_operator.runtime.client import KubeClient
 from psono_operator.runtime.clock import Clock
-from psono_operator.runtime.errors import ApiError, Forbidden, Gone, KubeError, NotFound, ProtocolError
+from psono_operator.runtime.errors import (
+    ApiError,
+    Forbidden,
+    Gone,
+    KubeError,
+    NotFound,
+    ProtocolError,
+    Unreachable,
+)
 from psono_operator.runtime.resources import KubeObject, Resource, metadata_of, version_of
 from psono_operator.runtime.transforms import Transform, strip_noise
 from psono_operator.runtime.watchevents import (
@@ -51,6 +59,11 @@ SHORT_WATCH = 1.0
 DEAF_WATCHES_BEFORE_RELIST = 2
 """Watches of full length without a single line, not even a bookmark, until the version is suspected. That is
 how a real API server (1.36) treats a version from its future, such as ours after a restore of etcd."""
+STEADY_WATCH = 30.0
+"""Seconds. A stream that lasted so long before its connection broke is no sign of trouble: load balancers cut
+idle ones, rollouts of the API server all of them. The next watch follows at once, spread over a second."""
+EXPIRY_PAUSE = 60.0
+"""Seconds. A version that expires sooner after another one means that the server insists."""
 RETRY_AFTER_CAP = 180.0
 """Seconds for which we go blind at most because a server said so; below the limit of liveness (N3)."""
 FULL_LIST_TIMEOUT = 120.0
@@ -121,6 +134,7 @@ class Reflector:
         self._relist_at: float | None = None
         self._trouble: KubeError | None = None
         self._opened_at: float | None = None
+        self._expired_at = float("-inf")
         self._failed_watches = 0
         self._deaf_watches = 0
         self._unknown_types: set[str] = set()
@@ -128,7 +142,7 @@ class Reflector:
     @property
     def last_error(self) -> str | None:
         """Why nothing can be learnt at the moment, in one line; None while all is well."""
-        if self._trouble is None or self._stream_is_good():
+        if self._trouble is None or self._stream_lasted(SHORT_WATCH):
             return None
         return str(self._trouble)
 
@@ -259,12 +273,12 @@ class Reflector:
             self._version = version
             self._failed_watches = 0
             self._recovered()
-        elif self._stream_is_good():
+        elif self._stream_lasted(SHORT_WATCH):
             self._recovered()
 
-    def _stream_is_good(self) -> bool:
-        """Whether a watch is open and has not been refused right after it was accepted."""
-        return self._opened_at is not None and self._clock.monotonic() - self._opened_at >= SHORT_WATCH
+    def _stream_lasted(self, seconds: float) -> bool:
+        """Whether a watch was accepted, and so many seconds ago; servers may refuse right after that."""
+        return self._opened_at is not None and self._clock.monotonic() - self._opened_at >= seconds
 
     def _ignore(self, event_type: str) -> None:
         if event_type not in self._unknown_types and len(self._unknown_types) < 10:
@@ -274,7 +288,12 @@ class Reflector:
     async def _pause(self, error: KubeError, watching: bool) -> None:
         """Decide what follows a failure, tell of it, and wait."""
         self._step()
+        steady = self._stream_lasted(STEADY_WATCH)
         self._opened_at = None
+        if watching and steady and isinstance(error, Unreachable):
+            log.info("%s; watching again", error)
+            await self._wait(self._rng.uniform(0.0, 1.0))
+            return
         if watching:
             self._failed_watches += is_servers_fault(error)
             if after_watch_failure(error, self._failed_watches) is AfterFailure.RELIST:
@@ -288,13 +307,21 @@ class Reflector:
         delay = self._backoff.next(min(retry_after or 0.0, RETRY_AFTER_CAP))
         if self._on_failure is not None:
             self._on_failure(error)
-        if isinstance(error, Gone) and self._backoff.failures == 1:
+        if isinstance(error, Gone) and not self._expired_lately():
             # Versions expire in the course of things; only a server that insists has to wait.
             log.debug("%s; listing again", error)
             return
         self._tell(error)
-        await self._clock.sleep(delay)
+        await self._wait(delay)
+
+    async def _wait(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
         self._step()
+
+    def _expired_lately(self) -> bool:
+        """Whether a version expired a moment ago; this one counts from now on."""
+        before, self._expired_at = self._expired_at, self._clock.monotonic()
+        return self._expired_at - before < EXPIRY_PAUSE
 
     def _tell(self, error: KubeError) -> None:
         """One line when trouble begins or changes its nature, none per attempt."""

@@ -1,13 +1,12 @@
 """One HTTP request to the API server, with a deadline.
 
-The transport knows the endpoint, the credentials, connections and deadlines, and refuses to know what is
+The transport knows the endpoint, the credentials and deadlines, and refuses to know what is
 asked: JSON, resources and retries are its callers' business. It repeats a request in one case, after a 401
 with a token that has been replaced meanwhile (L1). (aiohttp repeats a GET, PUT or DELETE once when a
 connection dies before an answer; M3 allows that, for our PUTs and DELETEs carry preconditions.)
 
-Rules: B6 (deadlines, keepalive), L1 (token), L3 (watches have connections of their own), L4 (no proxies, no
-netrc), L5 (no redirects), M2 (the width of the pool is the limit of requests in flight), F8 (nothing it
-raises or shows holds a header, query or body).
+Rules: B6 (deadlines), L1 (token), L5 (no redirects), F8 (nothing it raises or shows holds a header, query or
+body); the connections keep L2 to L4 and M2.
 """
 
 from __future__ import annotations
@@ -18,19 +17,18 @@ import errno
 import io
 import math
 import os
-import socket
 import ssl
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 import aiohttp
 from yarl import URL
 
 from psono_operator.runtime.clock import Clock
-from psono_operator.runtime.credentials import Credentials
+from psono_operator.runtime.connections import Connections
+from psono_operator.runtime.credentials import Credentials, FixedTrust
 from psono_operator.runtime.errors import KubeError, ProtocolError, Unreachable
 
 JSON = "application/json"
@@ -40,12 +38,7 @@ ResponseObserver = Callable[[str, str, str], None]
 
 Query = Sequence[tuple[str, str]]
 
-AddressInfo = tuple[socket.AddressFamily | int, socket.SocketKind | int, int, str, tuple[Any, ...]]
-"""A result of ``getaddrinfo``."""
-
 _LARGE_BODY = 1024 * 1024
-_KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 60_000))
-"""A dead peer is noticed after a minute, idle or not. Seconds, seconds, probes, milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +93,7 @@ class Stream:
 
 
 class Transport:
-    """Requests to one API server. Owns two sessions, which are opened on first use."""
+    """Requests to one API server. Owns its connections, which are opened on first use."""
 
     def __init__(
         self,
@@ -117,15 +110,13 @@ class Transport:
         self._endpoint = credentials.endpoint
         self._tokens = credentials.tokens
         self._clock = clock
-        self._connections = connections
         self._connect_timeout = connect_timeout
         self.call_timeout = call_timeout
         self._user_agent = user_agent
         self._on_response = on_response
         self._host = urlsplit(self._endpoint.url).netloc
-        self._calls: aiohttp.ClientSession | None = None
-        self._streams: aiohttp.ClientSession | None = None
-        self._closed = False
+        self._trust = credentials.trust or FixedTrust(self._endpoint.ssl_context)
+        self._connections = Connections(self._trust, limit=connections, connect_timeout=connect_timeout)
 
     async def request(
         self,
@@ -144,11 +135,13 @@ class Transport:
         """
         limit = self.call_timeout if timeout is None else timeout
         call = _Call(method, path, query, body, content_type, accept)
-        if self._calls is None:
-            self._calls = self._open_session(self._connections)
+        self._refuse_when_closed(call)
         try:
-            async with asyncio.timeout(None if math.isinf(limit) else limit):
-                response = await self._send(self._calls, call)
+            async with (
+                asyncio.timeout(None if math.isinf(limit) else limit),
+                self._connections.session() as session,
+            ):
+                response = await self._send(session, call)
                 try:
                     retry_after = parse_retry_after(response.headers.get("Retry-After"), self._now())
                     return Response(response.status, await response.read(), retry_after)
@@ -168,25 +161,22 @@ class Transport:
         Not bound by the number of connections for calls (rule L3).
         """
         call = _Call("GET", path, query, None, None, accept)
-        if self._streams is None:
-            self._streams = self._open_session(0)
-        try:
-            async with asyncio.timeout(self.call_timeout):
-                response = await self._send(self._streams, call)
-        except TimeoutError:
-            limit = f"{self.call_timeout:.3g} s"
-            raise Unreachable(f"{call.target}: no answer from {self._host} within {limit}") from None
-        try:
-            yield Stream(response, call.target, self._host, self._now())
-        finally:
-            response.close()
+        self._refuse_when_closed(call)
+        async with self._connections.session(streams=True) as session:
+            try:
+                async with asyncio.timeout(self.call_timeout):
+                    response = await self._send(session, call)
+            except TimeoutError:
+                limit = f"{self.call_timeout:.3g} s"
+                raise Unreachable(f"{call.target}: no answer from {self._host} within {limit}") from None
+            try:
+                yield Stream(response, call.target, self._host, self._now())
+            finally:
+                response.close()
 
     async def close(self) -> None:
         """Close all connections. Later calls raise Unreachable."""
-        self._closed = True
-        for session in (self._calls, self._streams):
-            if session is not None:
-                await session.close()
+        await self._connections.close()
 
     async def _send(self, session: aiohttp.ClientSession, call: _Call) -> aiohttp.ClientResponse:
         """The head of the answer, after at most two attempts (L1)."""
@@ -206,8 +196,7 @@ class Transport:
     async def _send_once(
         self, session: aiohttp.ClientSession, call: _Call, token: str | None
     ) -> aiohttp.ClientResponse:
-        if self._closed:
-            raise Unreachable(f"{call.target}: the transport is closed")
+        self._refuse_when_closed(call)
         url = self._endpoint.url + call.path
         if call.query:
             url = f"{url}?{urlencode(call.query, quote_via=quote)}"
@@ -236,27 +225,15 @@ class Transport:
             raise Unreachable(f"{call.target}: no connection to {self._host} within {limit}") from None
         except (aiohttp.ClientError, OSError) as error:
             self._observe(call.method, "<error>")
+            if isinstance(error, aiohttp.ClientConnectorCertificateError):
+                self._trust.doubt()
             raise _failure(error, call.target, self._host) from None
         self._observe(call.method, str(response.status))
         return response
 
-    def _open_session(self, limit: int) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=limit,
-                ssl=self._endpoint.ssl_context or True,
-                keepalive_timeout=60.0,
-                socket_factory=keepalive_socket,
-            ),
-            # Whole requests are bounded by asyncio.timeout; aiohttp would round its own up to full seconds.
-            timeout=aiohttp.ClientTimeout(
-                total=None, sock_connect=self._connect_timeout, ceil_threshold=math.inf
-            ),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=False,
-            # Compression costs both sides more time than the bytes it saves inside a cluster.
-            headers={"Accept-Encoding": "identity"},
-        )
+    def _refuse_when_closed(self, call: _Call) -> None:
+        if self._connections.closed:
+            raise Unreachable(f"{call.target}: the transport is closed")
 
     def _observe(self, method: str, code: str) -> None:
         if self._on_response is not None:
@@ -264,18 +241,6 @@ class Transport:
 
     def _now(self) -> float:
         return self._clock.now().timestamp()
-
-
-def keepalive_socket(address: AddressInfo) -> socket.socket:
-    """A client socket that notices a peer that vanished without a word (rule B6)."""
-    family, kind, protocol, _, _ = address
-    connection = socket.socket(family, kind, protocol)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEPALIVE:
-        option = getattr(socket, name, None)  # not every system has all of them
-        if option is not None:
-            connection.setsockopt(socket.IPPROTO_TCP, option, value)
-    return connection
 
 
 def parse_retry_after(value: str | None, now: float) -> float | None:

@@ -3,6 +3,11 @@
 Rules E1 to E7. The queue holds keys and nothing else; what is to be done is read from the cache when the
 key is taken. It belongs to one event loop and knows neither reconcilers nor what a key stands for.
 
+Fairness: keys come in groups, by default their namespaces. Within a level the groups take turns; each has
+its own share of the bucket of retries; and with a ``limit``, workers beyond it only serve groups of which
+nothing is being processed. So a group with thousands of keys that fail slowly delays the first key of
+another by nothing.
+
 A key is in one of four places: nowhere; waiting for its due time (the heap); ready (one of two levels); or
 being processed. What is added during processing is kept in the key's entry and takes effect at ``done``.
 There is one heap and at most one timer, armed only while someone waits in ``get`` (E3); no task is ever
@@ -14,7 +19,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 import random
-from collections import OrderedDict, deque
+from collections import Counter, deque
+from collections.abc import Callable
 from contextlib import suppress
 from enum import IntEnum
 from typing import Protocol
@@ -22,6 +28,7 @@ from typing import Protocol
 from psono_operator.runtime.clock import Clock
 from psono_operator.runtime.resources import ObjectKey
 from psono_operator.runtime.retries import RetryDelays
+from psono_operator.runtime.rotation import Rotation
 
 EARLY = 0.001
 """Seconds by which a key may be handed out early, so that a timer that fires a rounding error too soon
@@ -70,10 +77,11 @@ class NoQueueObserver:
 class _Entry:
     """What the queue knows of one key while it is anywhere in the queue."""
 
-    __slots__ = ("due", "key", "level", "priority", "started", "ticket")
+    __slots__ = ("due", "group", "key", "level", "priority", "started", "ticket")
 
-    def __init__(self, key: ObjectKey) -> None:
+    def __init__(self, key: ObjectKey, group: str) -> None:
         self.key = key
+        self.group = group
         self.due: float | None = None  # pending due time; None: nothing is pending
         self.priority = Priority.LOW  # of what is pending
         self.level = Priority.LOW  # with which it was taken
@@ -81,12 +89,17 @@ class _Entry:
         self.started: float | None = None  # since when it is processed; None: it is not
 
 
+def _namespace(key: ObjectKey) -> str:
+    return key.namespace
+
+
 class WorkQueue:
     """See the module.
 
     ``first`` and ``cap`` bound a key's backoff in seconds. ``bucket_rate`` (per second) and ``bucket_burst``
     bound the retries of all keys together (E4). At least every ``low_share``-th key taken is a LOW one if
-    any is ready (E5).
+    any is ready (E5). ``limit`` keys are processed at once, and more only of groups that have none; None: no
+    limit. ``group`` says to which a key belongs.
     """
 
     def __init__(
@@ -100,6 +113,8 @@ class WorkQueue:
         bucket_rate: float = 10.0,
         bucket_burst: int = 100,
         low_share: int = 10,
+        limit: int | None = None,
+        group: Callable[[ObjectKey], str] = _namespace,
         observer: QueueObserver | None = None,
     ) -> None:
         self.name = name
@@ -108,16 +123,20 @@ class WorkQueue:
         self._cap = cap
         self._delays = RetryDelays(rng, bucket_rate, bucket_burst)
         self._low_share = low_share
+        self._limit = limit
+        self._group = group
         self._observer = observer or NoQueueObserver()
         self._entries: dict[ObjectKey, _Entry] = {}
         self._heap: list[tuple[float, int, _Entry]] = []
         self._tickets = 0
         self._stale = 0  # heap items that no longer count
-        self._high: OrderedDict[_Entry, None] = OrderedDict()
-        self._low: OrderedDict[_Entry, None] = OrderedDict()
+        self._high: Rotation[str, _Entry] = Rotation()
+        self._low: Rotation[str, _Entry] = Rotation()
+        self._due_since = 0.0  # when a key became ready first, or was taken last
         self._streak = 0  # HIGH keys taken in a row while a LOW one was ready
         self._failures: dict[ObjectKey, int] = {}
         self._processing: set[_Entry] = set()
+        self._busy: Counter[str] = Counter()  # how many keys of a group are being processed
         self._idle = asyncio.Event()
         self._idle.set()
         self._waiters: deque[asyncio.Future[None]] = deque()
@@ -152,7 +171,7 @@ class WorkQueue:
         step = self._delays.step(
             failures, self._first if first is None else first, self._cap if cap is None else cap
         )
-        delay = max(step, self._delays.turn(now), at_least)
+        delay = max(step, self._delays.turn(now, self._group(key)), at_least)
         entry = self._entries.get(key)
         level = entry.level if entry is not None and entry.started is not None else Priority.LOW
         self._observer.retried()
@@ -203,12 +222,17 @@ class WorkQueue:
         self._observer.worked(now - entry.started)
         entry.started = None
         self._processing.discard(entry)
+        self._busy[entry.group] -= 1
+        if not self._busy[entry.group]:
+            del self._busy[entry.group]
         if not self._processing:
             self._idle.set()
         if entry.due is None:
             del self._entries[key]
         else:
             self._place(entry, now)
+        if self._waiters and (self._high or self._low):
+            self._wake(1)  # the limit may have kept them from what is ready
 
     # -- the end ------------------------------------------------------------------------------------
 
@@ -258,6 +282,17 @@ class WorkQueue:
         now = self._clock.monotonic()
         return max((now - e.started for e in self._processing if e.started is not None), default=0.0)
 
+    def overlooked_seconds(self) -> float:
+        """Seconds for which a key has been due while a worker waited for one; 0 in good health (N3)."""
+        if not self._waiters:
+            return 0.0
+        now = self._clock.monotonic()
+        ready = bool(self._high or self._low)
+        if ready and (self._limit is None or len(self._processing) < self._limit):
+            return now - self._due_since
+        first = next((due for due, ticket, entry in self._heap[:1] if entry.ticket == ticket), now)
+        return max(0.0, now - first)
+
     # -- inside -------------------------------------------------------------------------------------
 
     def _schedule(self, key: ObjectKey, now: float, due: float, priority: Priority) -> None:
@@ -266,7 +301,7 @@ class WorkQueue:
             return
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = _Entry(key)
+            entry = self._entries[key] = _Entry(key, self._group(key))
         if entry.due is None:
             entry.priority = priority
             entry.due = due
@@ -276,8 +311,8 @@ class WorkQueue:
                 entry.priority = priority
             if entry.started is None and entry.ticket == 0:  # ready already
                 if raised:
-                    self._low.pop(entry, None)
-                    self._high[entry] = None
+                    self._low.discard(entry.group, entry)
+                    self._high.add(entry.group, entry)
                 return
             if due >= entry.due:
                 return
@@ -304,7 +339,9 @@ class WorkQueue:
             self._arm(now)
 
     def _ready(self, entry: _Entry) -> None:
-        (self._high if entry.priority is Priority.HIGH else self._low)[entry] = None
+        if not self._high and not self._low:
+            self._due_since = self._clock.monotonic()
+        (self._high if entry.priority is Priority.HIGH else self._low).add(entry.group, entry)
         self._observer.added()
 
     def _promote(self, now: float) -> None:
@@ -332,14 +369,23 @@ class WorkQueue:
             self._stale = 0
 
     def _pop(self) -> _Entry | None:
+        """The next entry: HIGH ones first, but a LOW one at least every so often (E5)."""
+        full = self._limit is not None and len(self._processing) >= self._limit
+        allowed = self._is_idle if full else None
         high, low = self._high, self._low
-        if high and (not low or self._streak + 1 < self._low_share):
+        low_is_due = bool(low) and self._streak + 1 >= self._low_share
+        entry = None if low_is_due else high.pop(allowed)
+        if entry is not None:
             self._streak = self._streak + 1 if low else 0
-            return high.popitem(last=False)[0]
-        if low:
+            return entry
+        entry = low.pop(allowed)
+        if entry is not None:
             self._streak = 0
-            return low.popitem(last=False)[0]
-        return None
+            return entry
+        return high.pop(allowed) if low_is_due else None
+
+    def _is_idle(self, group: str) -> bool:
+        return group not in self._busy
 
     def _take(self, entry: _Entry, now: float) -> ObjectKey:
         if entry.due is not None:
@@ -348,6 +394,8 @@ class WorkQueue:
         entry.due = None
         entry.started = now
         self._processing.add(entry)
+        self._busy[entry.group] += 1
+        self._due_since = now
         self._idle.clear()
         return entry.key
 

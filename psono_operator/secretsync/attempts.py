@@ -16,7 +16,7 @@ from psono_operator.api.conditions import Reason
 from psono_operator.runtime.resources import KubeObject
 from psono_operator.secretsync.failures import FIRST_DELAY, Failure, Retry
 from psono_operator.secretsync.memory import Inputs, Seen, gate, revision
-from psono_operator.secretsync.schedule import period, repairs_in_a_row, retry_cap, retry_delay
+from psono_operator.secretsync.schedule import SOON, period, repairs_in_a_row, retry_cap, retry_delay
 
 
 def after_success(
@@ -77,7 +77,7 @@ def _delay(failure: Failure, failures: int, interval: float, uid: str, rng: rand
 
 def _spread(not_before: float, rng: random.Random) -> float:
     """Everybody a server has sent away may come back at once; a tenth of the wait takes them apart."""
-    return not_before * (1 + rng.random() / 10)
+    return not_before * (1 + rng.random() / 10) + SOON
 
 
 def _count_repair(seen: Seen, before: Seen | None, now: float, *, counts: bool) -> None:

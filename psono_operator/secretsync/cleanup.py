@@ -7,9 +7,11 @@ the authentication Secret nor the target (rule H3).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from psono_operator.api.spec import CreationPolicy
+from psono_operator.api.status import parse_status
 from psono_operator.runtime.client import KubeClient
 from psono_operator.runtime.resources import KubeObject, ObjectKey, key_of, uid_of
 from psono_operator.runtime.store import StoreView
@@ -30,29 +32,25 @@ class Cleanup:
 
     async def release_leftovers(self, keys: Iterable[ObjectKey], claimant: Claimant) -> str:
         """Release former targets; the first failure in words, or an empty string."""
-        return await self._release(keys, claimant, Owned.DELETE)
+        return await self._release(dict.fromkeys(keys, Owned.DELETE), claimant)
 
     async def finalize(self, obj: KubeObject) -> None:
         """The PsonoSecret is being deleted: remove our marks, then our finalizer. Raises ReleaseFailed.
 
         A target of policy Owner is left to the garbage collector, so that every propagation policy works
-        (rule H4); one that the spec wants merged keeps its values even if that was never carried out.
+        (rule H4).
         """
         if not has_finalizer(obj):
             return
-        keys = set(marked_secrets(obj, self._secrets))
-        merged = _policy(obj) == "Merge"
-        if merged:
-            keys |= _target(obj)  # our own last write may not have reached the cache
         claimant = Claimant(key_of(obj).name, uid_of(obj))
-        failed = await self._release(sorted(keys), claimant, Owned.KEEP if merged else Owned.LEAVE)
+        failed = await self._release(last_wishes(obj, marked_secrets(obj, self._secrets)), claimant)
         if failed:
             raise ReleaseFailed(failed)
         await remove_finalizer(self._client, obj)
 
-    async def _release(self, keys: Iterable[ObjectKey], claimant: Claimant, owned: Owned) -> str:
+    async def _release(self, keys: Mapping[ObjectKey, Owned], claimant: Claimant) -> str:
         failed = ""
-        for key in keys:
+        for key, owned in keys.items():
             try:
                 await self._releaser.release(key, claimant, owned)
             except ReleaseFailed as error:
@@ -60,11 +58,37 @@ class Cleanup:
         return failed
 
 
+def last_wishes(obj: KubeObject, marked: Collection[ObjectKey]) -> dict[ObjectKey, Owned]:
+    """What to do with each Secret of a PsonoSecret that is being deleted; ``marked`` carry its marks. Pure.
+
+    What the spec wants merged keeps its values, also when the change to policy Merge was never carried out:
+    then a Secret that it owned before may hold the only copy, so that one is kept, too. Whether it was is
+    what the status says, which does not change while we work; the marks do.
+    """
+    if _policy(obj) == "Owner":
+        return dict.fromkeys(sorted(marked), Owned.LEAVE)
+    targets, synced = _target(obj), parse_status(obj).target
+    carried_out = (
+        synced is not None
+        and synced.creation_policy == "Merge"
+        and ObjectKey(key_of(obj).namespace, synced.name or "") in targets
+    )
+    former = Owned.LEAVE if carried_out else Owned.KEEP
+    # The target is there even if it is not marked: our own last write may not have reached the cache.
+    return {key: Owned.KEEP if key in targets else former for key in sorted({*marked, *targets})}
+
+
 def _policy(obj: KubeObject) -> CreationPolicy:
-    target = (obj.get("spec") or {}).get("target") or {}
-    return "Merge" if isinstance(target, dict) and target.get("creationPolicy") == "Merge" else "Owner"
+    return "Merge" if _asked(obj).get("creationPolicy") == "Merge" else "Owner"
 
 
 def _target(obj: KubeObject) -> set[ObjectKey]:
-    name = ((obj.get("spec") or {}).get("target") or {}).get("name")
+    name = _asked(obj).get("name")
     return {ObjectKey(key_of(obj).namespace, name)} if isinstance(name, str) and name else set()
+
+
+def _asked(obj: KubeObject) -> Mapping[str, Any]:
+    """``spec.target``, as far as it can be read: an object that is older than the CRD's rules may go, too."""
+    spec = obj.get("spec")
+    target = spec.get("target") if isinstance(spec, Mapping) else None
+    return target if isinstance(target, Mapping) else {}

@@ -13,7 +13,7 @@ from enum import StrEnum
 from psono_operator.api.spec import PsonoSecretSpec
 from psono_operator.api.status import PsonoSecretStatus
 from psono_operator.secretsync.memory import Inputs, Seen
-from psono_operator.secretsync.schedule import contested_until, next_due
+from psono_operator.secretsync.schedule import SOON, contested_until, next_due
 
 
 class Cause(StrEnum):
@@ -62,7 +62,7 @@ def need_after(inputs: Inputs, seen: Seen, monotonic: float) -> Need:
         return Synchronize(Cause.FORCED)
     if inputs.credentials != seen.inputs.credentials:
         return Synchronize(Cause.CREDENTIALS)
-    if monotonic >= seen.next_at:
+    if monotonic > seen.next_at - SOON:
         return Synchronize(Cause.DUE if seen.good else Cause.RETRY)
     if not seen.good and inputs.rivals != seen.inputs.rivals:
         return Synchronize(Cause.RIVALS)
@@ -70,7 +70,7 @@ def need_after(inputs: Inputs, seen: Seen, monotonic: float) -> Need:
     if touched:
         # Somebody who keeps changing it back gets an answer, but not a fight (fault C3).
         truce = contested_until(seen.repairs, seen.repaired_at) - monotonic
-        if truce > 0:
+        if truce > SOON:
             return Wait(min(truce, seen.next_at - monotonic))
         return CheckTarget() if seen.good else Synchronize(Cause.DRIFT)
     return Wait(seen.next_at - monotonic)
@@ -102,4 +102,4 @@ def need_from_status(
     if not untouched:
         return Synchronize(Cause.DRIFT)
     left = next_due(status.synced_at, spec.interval, inputs.uid, now)
-    return Wait(left) if left > 0 else Synchronize(Cause.DUE)
+    return Wait(left) if left > SOON else Synchronize(Cause.DUE)

@@ -1,30 +1,37 @@
 """Psono as a ``SecretSource``.
 
-Adds to the client what concerns a whole server or key: how many reads are under way at once, and the pause
-a server asked for, which holds for everyone who reads from it (DESIGN section 5).
+Adds to the client what concerns a whole server or key: how many requests are under way at once; the pause a
+server asked for, which holds for everyone who reads from it (DESIGN section 5); a failure to reach it, which
+those who were waiting for their turn share; and what a bare refusal means (``refusals``).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import math
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from psono_operator.api.conditions import format_time
 from psono_operator.api.spec import RemoteRef, SecretRef
 from psono_operator.psono.client import Observer, PsonoClient
 from psono_operator.psono.credentials import CredentialKeys, PsonoCredentials, parse_credentials
 from psono_operator.psono.entry import Entry, EnvironmentVariable, FieldPath
-from psono_operator.psono.errors import RemoteError, Throttled
+from psono_operator.psono.errors import Meaning, Refused, RemoteError, Throttled, Unreachable
 from psono_operator.psono.secretbytes import SecretBytes
 from psono_operator.psono.sessions import SessionLease, SessionPool
 from psono_operator.runtime.clock import Clock
+from psono_operator.secretsync.refusals import KeyKnowledge
 
 READS_PER_KEY = 4
-"""Reads under way at once with one API key."""
+"""Requests under way at once with one API key."""
 _THREAD_ABOVE = 1024 * 1024
 """Characters of ciphertext above which decryption would hold up the event loop (rule N6)."""
+
+
+_T = TypeVar("_T")
 
 
 class ServerPaused(Throttled):
@@ -37,6 +44,21 @@ class ServerPaused(Throttled):
             f"the Psono server asked for a pause until {format_time(until)}; if this comes often, read fewer "
             "entries, read less often, or raise the server's THROTTLE_RATE_ANON and THROTTLE_RATE_USER",
         )
+
+
+class NobodyThere(Unreachable):
+    """Somebody else found out just now that the server cannot be reached; in the same words (I5)."""
+
+    def __init__(self, failure: str) -> None:
+        RemoteError.__init__(self, failure)
+
+
+class ExplainedRefusal(Refused):
+    """A refusal whose meaning inspect has told."""
+
+    def __init__(self, refused: Refused, explanation: str) -> None:
+        self.status, self.meaning = refused.status, refused.meaning
+        RemoteError.__init__(self, f"the Psono server refused with {refused.status}: {explanation}")
 
 
 @dataclass(slots=True)
@@ -77,7 +99,7 @@ class PsonoSources:
             now=self._clock.now,
             observer=self._observer,
         )
-        return PsonoSource(self, client, lease, credentials)
+        return PsonoSource(self, client, lease, credentials, self._clock)
 
     async def close(self) -> None:
         """Close all sessions."""
@@ -95,8 +117,9 @@ class PsonoSources:
 
     def pause(self, server: str, seconds: float) -> None:
         """The server asked everyone to wait; a longer pause already known stays."""
-        until = self._clock.monotonic() + seconds
-        known = self._pauses.get(server)
+        now = self._clock.monotonic()
+        self._pauses = {name: each for name, each in self._pauses.items() if each.until_monotonic > now}
+        until, known = now + seconds, self._pauses.get(server)
         if known is None or known.until_monotonic < until:
             self._pauses[server] = _Pause(until, self._clock.now() + timedelta(seconds=seconds))
 
@@ -105,39 +128,78 @@ class PsonoSource:
     """Entries readable with one API key."""
 
     def __init__(
-        self, server: PsonoSources, client: PsonoClient, lease: SessionLease, credentials: PsonoCredentials
+        self,
+        sources: PsonoSources,
+        client: PsonoClient,
+        lease: SessionLease,
+        credentials: PsonoCredentials,
+        clock: Clock,
     ) -> None:
-        self._sources = server
+        self._sources = sources
         self._client = client
         self._lease = lease
+        self._clock = clock
         self._server_url = credentials.server_url
         self._key = credentials.api_secret_key
-        self._slots = asyncio.Semaphore(READS_PER_KEY)
+        self._turns = asyncio.Semaphore(READS_PER_KEY)
+        self._unreachable_since = -math.inf
+        self._failure = ""
+        self._inspecting = asyncio.Lock()
+        self._knowledge = KeyKnowledge()
 
     async def versions(self) -> Mapping[str, str]:
         """The write date of every entry of the API key, by id. Raises RemoteError."""
-        async with self._slots:
-            self._sources.check_pause(self._server_url)
-            try:
-                return (await self._client.inspect()).write_dates
-            except Throttled as error:
-                raise self._paused(error) from None
+        return (await self._ask(self._client.inspect)).write_dates
 
     async def read(self, ref: str) -> PsonoEntry:
         """Read and decrypt the entry ``ref``. Raises RemoteError and DecryptionError."""
-        async with self._slots:
-            self._sources.check_pause(self._server_url)
-            try:
-                sealed = await self._client.read(ref)
-            except Throttled as error:
-                raise self._paused(error) from None
-            if len(sealed.data) > _THREAD_ABOVE:
-                return PsonoEntry(await asyncio.to_thread(sealed.open, self._key))
-            return PsonoEntry(sealed.open(self._key))
+        try:
+            sealed = await self._ask(lambda: self._client.read(ref))
+        except Refused as error:
+            if error.meaning is not Meaning.READ:
+                raise
+            await self._inspect_once()
+            raise ExplainedRefusal(error, self._knowledge.explain(ref)) from None
+        self._knowledge.readable(ref)
+        if len(sealed.data) > _THREAD_ABOVE:
+            return PsonoEntry(await asyncio.to_thread(sealed.open, self._key))
+        return PsonoEntry(sealed.open(self._key))
 
     async def close(self) -> None:
         """Give the session back."""
         await self._lease.release()
+
+    async def _ask(self, request: Callable[[], Awaitable[_T]]) -> _T:
+        asked_at = self._clock.monotonic()
+        async with self._turns:
+            self._sources.check_pause(self._server_url)
+            if self._unreachable_since > asked_at:
+                # Those who asked meanwhile answer for us as well. One after the other, a silent server would
+                # hold a worker for each of us.
+                raise NobodyThere(self._failure)
+            try:
+                answer = await request()
+            except Throttled as error:
+                raise self._paused(error) from None
+            except Unreachable as error:
+                self._unreachable_since, self._failure = self._clock.monotonic(), str(error)
+                raise
+            self._unreachable_since = -math.inf
+            return answer
+
+    async def _inspect_once(self) -> None:
+        """Ask what is wrong with a key that was refused, unless that was asked lately. Never raises."""
+        async with self._inspecting:
+            now = self._clock.monotonic()
+            if not self._knowledge.may_ask(now):
+                return
+            self._knowledge.asked(now)
+            try:
+                self._knowledge.learned(await self._ask(self._client.inspect))
+            except Refused as error:
+                self._knowledge.learned(None, key_refused=error.meaning is Meaning.INSPECT)
+            except RemoteError:
+                pass  # then all that the refusal can mean has to be said
 
     def _paused(self, error: Throttled) -> Throttled:
         self._sources.pause(self._server_url, error.retry_after)

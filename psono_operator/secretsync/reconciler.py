@@ -53,7 +53,7 @@ from psono_operator.secretsync.need import (
 from psono_operator.secretsync.outcome import CleanedUp, Failed, Synced, good_message
 from psono_operator.secretsync.render import rendered
 from psono_operator.secretsync.reporter import Reporter
-from psono_operator.secretsync.schedule import PEACEFUL_REPAIRS
+from psono_operator.secretsync.schedule import PEACEFUL_REPAIRS, SOON
 from psono_operator.secretsync.sources import OpenSource, SourceRegistry
 from psono_operator.secretsync.target import Wanted, decoded
 from psono_operator.secretsync.visit import Visit, inputs_of, look
@@ -211,7 +211,7 @@ class PsonoSecretReconciler:
         now, before = self._clock.monotonic(), self._memory.get(visit.key, visit.inputs.uid)
         if before is None or not before.good or not (visit.leftovers or before.cleanup_failures):
             return _after(wait.seconds)
-        if visit.leftovers and now < before.cleanup_at:
+        if visit.leftovers and now < before.cleanup_at - SOON:
             return _after(min(wait.seconds, before.cleanup_at - now))
         leftover = await self._cleanup.release_leftovers(visit.leftovers, visit.claimant)
         seen = replace(before, cleanup_failures=0, cleanup_at=0.0)

@@ -12,6 +12,10 @@ from datetime import datetime
 
 from psono_operator.api.spec import MINIMUM_INTERVAL
 
+SOON = 0.01
+"""Seconds that count as none: the queue may hand out a key a rounding error early, and a wait shorter than
+that would bring it back at once, and again."""
+
 JITTER = 0.1
 """The period of an object differs from its interval by at most this share."""
 

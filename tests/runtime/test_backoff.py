@@ -23,15 +23,21 @@ class FullJitter(random.Random):
 pytestmark = [pytest.mark.asyncio, pytest.mark.looptime]
 
 
-async def test_delays_double_up_to_the_cap() -> None:
+async def test_delays_double_up_to_half_the_cap() -> None:
     backoff = Backoff(clock=VirtualClock(), rng=NoJitter())
-    assert [backoff.next() for _ in range(8)] == pytest.approx([0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30])
+    assert [backoff.next() for _ in range(8)] == pytest.approx([0.8, 1.6, 3.2, 6.4, 12.8, 15, 15, 15])
     assert backoff.failures == 8
 
 
 async def test_jitter_adds_up_to_the_delay_itself() -> None:
     backoff = Backoff(clock=VirtualClock(), rng=FullJitter())
     assert [backoff.next() for _ in range(3)] == pytest.approx([1.6, 3.2, 6.4])
+
+
+async def test_no_delay_is_longer_than_the_cap() -> None:
+    """Fault E8: a server that is back is found within half a minute."""
+    backoff = Backoff(clock=VirtualClock(), rng=FullJitter())
+    assert max(backoff.next() for _ in range(20)) == pytest.approx(30)
 
 
 async def test_the_servers_wish_is_a_floor_and_is_jittered_too() -> None:
@@ -66,7 +72,7 @@ async def test_time_that_passes_in_trouble_is_no_health() -> None:
     assert backoff.next() == pytest.approx(1.6)
 
 
-@pytest.mark.parametrize(("first", "factor", "cap"), [(0, 2, 30), (40, 2, 30), (1, 0.5, 30)])
+@pytest.mark.parametrize(("first", "factor", "cap"), [(0, 2, 30), (16, 2, 30), (1, 0.5, 30)])
 async def test_nonsense_is_refused(first: float, factor: float, cap: float) -> None:
     with pytest.raises(ValueError, match="backoff"):
         Backoff(clock=VirtualClock(), rng=NoJitter(), first=first, factor=factor, cap=cap)

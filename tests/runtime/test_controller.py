@@ -95,6 +95,7 @@ class Stage:
             clock=clock,
             informers=[self.informer],
             observer=self.heard,
+            rng=NoJitter(),
             **options,
         )
 
@@ -298,7 +299,7 @@ class Ending(NamedTuple):
         Ending(Conflict("PUT /x", 409), [0, 1, 3, 7, 15], "conflict", "requeue_after", "DEBUG"),
         Ending(NotFound("GET /x", 404), [0, 1, 3, 7, 15]),
         Ending(ServerError("GET /x", 500), [0, 1, 3, 7, 15]),
-        Ending(Throttled("GET /x", 429, retry_after=9), [0, 9, 18]),
+        Ending(Throttled("GET /x", 429, retry_after=9), [0, 10, 20]),
         Ending(Throttled("GET /x", 429), [0, 1, 3, 7, 15]),
         Ending(KeyError("hunter2"), [0, 1, 3, 7, 15], "unexpected", level="ERROR"),
         Ending(TimeoutError("hunter2"), [0, 1, 3, 7, 15], "unexpected", level="ERROR"),

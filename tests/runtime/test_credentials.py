@@ -12,6 +12,7 @@ import trustme
 
 from psono_operator.runtime.credentials import (
     FileToken,
+    FileTrust,
     InClusterCredentials,
     StaticToken,
     tls_context,
@@ -105,15 +106,42 @@ async def test_in_a_pod_the_endpoint_comes_from_environment_and_files(account: P
 
 async def test_an_ipv6_address_is_put_in_brackets(account: Path) -> None:
     environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
-    endpoint = await InClusterCredentials(environ, VirtualClock(), account).endpoint()
+    endpoint = (await InClusterCredentials(environ, VirtualClock(), account).load()).endpoint
     assert endpoint.url == "https://[fd00::1]:6443"
 
 
 async def test_without_a_namespace_file_it_is_default(account: Path) -> None:
     (account / "namespace").unlink()
-    assert (
-        await InClusterCredentials(POD, VirtualClock(), account).endpoint()
-    ).default_namespace == "default"
+    credentials = await InClusterCredentials(POD, VirtualClock(), account).load()
+    assert credentials.endpoint.default_namespace == "default"
+
+
+async def test_a_changed_bundle_is_noticed_after_five_minutes_or_in_doubt(
+    account: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """L2: the context is a new object only when the content is; what is no bundle changes nothing."""
+    clock = VirtualClock()
+    trust = FileTrust(account / "ca.crt", clock)
+    first = await trust.context()
+    assert first is not None
+    (account / "ca.crt").write_bytes(trustme.CA().cert_pem.bytes())
+    await asyncio.sleep(290)
+    assert await trust.context() is first
+    await asyncio.sleep(11)
+    second = await trust.context()
+    assert second is not None
+    assert second is not first
+    for content in ("", "no pem", "\N{SNOWMAN}"):
+        (account / "ca.crt").write_text(content, "utf-8")
+        trust.doubt()
+        assert await trust.context() is second
+    (account / "ca.crt").unlink()
+    trust.doubt()
+    assert await trust.context() is second
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    (account / "ca.crt").write_bytes(trustme.CA().cert_pem.bytes())
+    trust.doubt()
+    assert await trust.context() not in (first, second)
 
 
 @pytest.mark.parametrize(("file", "content"), [("token", ""), ("ca.crt", ""), ("ca.crt", "no pem")])

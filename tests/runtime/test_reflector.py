@@ -454,7 +454,10 @@ async def test_a_silent_watch_is_given_up_ten_seconds_after_its_timeout() -> Non
 async def test_delays_grow_while_the_server_flaps_and_shrink_after_two_good_minutes() -> None:
     """B8."""
     async with serving() as (api, client):
-        api.watches.extend([stream(10, then="cut")] * 5 + [stream(125, then="cut"), stream(then="hold")])
+        api.watches.extend(
+            [stream(10, then="cut")] * 5
+            + [stream(125, event("ERROR", status_body(500))), stream(then="hold")]
+        )
         async with running(reflector_of(client)):
             await asyncio.sleep(600)
     ends = [seen.at + 10 for seen in api.watches_seen[:5]] + [api.watches_seen[5].at + 125]
@@ -562,6 +565,31 @@ async def test_a_watch_that_fails_after_a_good_while_is_trouble_during_the_delay
             assert "500" in trouble(reflector)
             await asyncio.sleep(5)
             assert trouble(reflector) == ""
+
+
+async def test_a_long_stream_whose_connection_breaks_goes_on_at_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Fault E7, B8: load balancers do that; it is no trouble, and does not make the next failure wait longer."""
+    caplog.set_level(logging.INFO, LOGGER)
+    async with serving() as (api, client):
+        api.watches.extend([stream(40, then="cut")] * 10 + [refuse(500), stream(then="hold")])
+        reflector = reflector_of(client)
+        async with running(reflector):
+            await asyncio.sleep(600)
+    starts = [seen.at for seen in api.watches_seen[:11]]
+    assert all(40 <= later - earlier <= 41.1 for earlier, later in itertools.pairwise(starts))
+    assert api.watches_seen[11].at - starts[10] <= 1.7
+    assert [record.levelname for record in caplog.records] == ["INFO"] * 10 + ["WARNING", "INFO"]
+
+
+async def test_a_version_that_expired_during_an_outage_is_listed_anew_at_once() -> None:
+    """B3: only a server that expires one version after the other has to wait."""
+    async with serving() as (api, client):
+        api.watches.extend([refuse(500)] * 4 + [refuse(410, "Expired"), stream(then="hold")])
+        async with running(reflector_of(client)):
+            await asyncio.sleep(100)
+    assert api.lists_seen[1].at - api.watches_seen[4].at <= 0.1
 
 
 async def test_trouble_of_another_nature_is_told_anew(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,11 +15,14 @@ import pytest
 import trustme
 from aiohttp import web
 
-from psono_operator.runtime import transport as transport_module
-from psono_operator.runtime.credentials import ApiEndpoint, StaticToken, tls_context
+from psono_operator.runtime import connections as connections_module
+from psono_operator.runtime.connections import keepalive_socket
+from psono_operator.runtime.credentials import ApiEndpoint, Credentials, StaticToken, tls_context
 from psono_operator.runtime.errors import KubeError, ProtocolError, Unreachable
-from psono_operator.runtime.transport import Transport, keepalive_socket, parse_retry_after
+from psono_operator.runtime.transport import Transport, parse_retry_after
+from tests.faultproxy.proxy import FaultProxy
 from tests.runtime.scriptedapi import answer, refuse, serving_api, stream, transport_to
+from tests.virtualtime import VirtualClock
 
 CANARY = "c4n4ry"
 
@@ -362,18 +365,66 @@ async def test_sockets_notice_a_peer_that_vanished() -> None:
 async def test_calls_and_watches_use_such_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
     """B6."""
     options: list[int] = []
-    factory = transport_module.keepalive_socket
+    factory = connections_module.keepalive_socket
 
-    def remembering(address: transport_module.AddressInfo) -> socket.socket:
+    def remembering(address: connections_module.AddressInfo) -> socket.socket:
         made = factory(address)
         options.append(made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
         return made
 
-    monkeypatch.setattr(transport_module, "keepalive_socket", remembering)
+    monkeypatch.setattr(connections_module, "keepalive_socket", remembering)
     async with serving_api() as api, transport_to(api.url) as transport:
         await request_x(transport)
         await stream_x(transport)
     assert options == [1, 1]
+
+
+def connections_of(proxy: FaultProxy) -> int:
+    return len(proxy._connections)
+
+
+class ChangingTrust:
+    """A trust source that a test changes."""
+
+    def __init__(self, authority: trustme.CA) -> None:
+        self.doubts = 0
+        self.change(authority)
+
+    def change(self, authority: trustme.CA) -> None:
+        self._context = tls_context(authority.cert_pem.bytes().decode())
+
+    async def context(self) -> ssl.SSLContext:
+        return self._context
+
+    def doubt(self) -> None:
+        self.doubts += 1
+
+
+async def test_with_a_new_context_old_streams_end_by_themselves_and_their_pool_with_them() -> None:
+    """L2: new requests use a new connector; the old one is closed when nobody uses it any more."""
+    old, new = trustme.CA(), trustme.CA()
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    old.issue_cert("127.0.0.1").configure_cert(server)
+    async with serving_api() as api, FaultProxy(api.url, None, server).serve() as proxy:
+        api.default_watch = stream({"a": 1}, 100, {"b": 2})
+        trust = ChangingTrust(old)
+        credentials = Credentials(ApiEndpoint(proxy.url), StaticToken(), trust=trust)
+        transport = Transport(credentials, clock=VirtualClock())
+        async with transport.stream("/x", query=[("watch", "true")]) as watch:
+            assert b"a" in await watch.read(10)
+            await transport.request("GET", "/x")
+            proxy.swap_certificate(new.issue_cert("127.0.0.1"))
+            trust.change(new)
+            await transport.request("GET", "/x")
+            assert connections_of(proxy) == 3
+            assert b"b" in await watch.read(200)
+        await asyncio.sleep(1)
+        assert connections_of(proxy) == 1
+        trust.change(old)
+        with pytest.raises(Unreachable, match="certificate"):
+            await transport.request("GET", "/x")
+        assert trust.doubts == 1
+        await transport.close()
 
 
 async def test_a_closed_transport_says_so() -> None:

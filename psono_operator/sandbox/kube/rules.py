@@ -45,11 +45,16 @@ def go_duration(text: str) -> int:
     return sign * total
 
 
+_GUARD = re.compile(r"^\+?((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+\Z", re.ASCII)
+_GUARDED = r"!self.matches('^\\+?((\\d+(\\.\\d*)?|\\.\\d+)(ns|us|µs|μs|ms|s|m|h))+$') || "
+
 RULES: dict[str, Rule] = {
     "self.target.name != self.authentication.secretRef.name": lambda spec: (
         spec["target"]["name"] != spec["authentication"]["secretRef"]["name"]
     ),
-    "duration(self) >= duration('30s')": lambda text: go_duration(text) >= go_duration("30s"),
+    _GUARDED + "duration(self) >= duration('30s')": lambda text: (
+        _GUARD.search(text) is None or go_duration(text) >= go_duration("30s")
+    ),
     "self != 'kubernetes.io/service-account-token'": lambda text: (
         text != "kubernetes.io/service-account-token"
     ),

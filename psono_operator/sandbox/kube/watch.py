@@ -27,6 +27,8 @@ from psono_operator.sandbox.kube.storage import (
 
 BOOKMARK, ERROR = "BOOKMARK", "ERROR"
 _END_ANNOTATION = "k8s.io/initial-events-end"
+_RESOLUTION = 0.001
+"""Seconds; a clock coarser than the difference of two of its values would never reach a time nearer by."""
 _LAST_BOOKMARK = 2.0
 Event = tuple[str, Obj]
 
@@ -158,7 +160,7 @@ class Watch:
                 return
             if not subscription.wake.is_set():
                 wait = min(end, next_bookmark if self._options.bookmarks else end) - now
-                await _wait(subscription.wake, wait)
+                await _wait(subscription.wake, max(wait, _RESOLUTION))
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
