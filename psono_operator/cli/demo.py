@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import logging
 import random
 import signal
+import sys
 import tempfile
+import textwrap
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -66,16 +69,18 @@ async def _play(on: Stage, running: asyncio.Task[int], kubeconfig: Path, *, keep
         await step(on)
         if running.done():
             raise DemoFailed("the operator ended by itself")
-    print("\nEverything above has happened, in memory, on this machine; nothing of it remains.")
-    print("Next: `make test`, or the README's section on using it with your own cluster.")
+    print("\nEverything above has happened, in memory, on this machine.")
     if keep:
         await _stay(on, kubeconfig)
+    else:
+        print("Nothing of it remains. Next: `make demo ARGS=--keep` to play with it yourself, `make test`,")
+        print("or the README's section on using it with your own cluster.")
     return 0
 
 
 def _say(text: str) -> None:
     for line in text.splitlines():
-        print(f"   {line}")
+        print(f"   {line}".rstrip())
 
 
 async def _first(on: Stage) -> None:
@@ -100,7 +105,9 @@ async def _becomes_a_secret(on: Stage) -> None:
 async def _rotation(on: Stage) -> None:
     on.rotate("DB_PASSWORD", "a-second-password")
     _say("DB_PASSWORD is changed in Psono. The next refresh would bring it within 5m; an annotation")
-    _say(f"asks for it now:\n\nkubectl annotate psonosecret {NAME} {FORCE_SYNC_ANNOTATION}=1\n")
+    _say(
+        f"asks for it now:\n\nkubectl -n {NAMESPACE} annotate psonosecret {NAME} {FORCE_SYNC_ANNOTATION}=1\n"
+    )
     annotations = {"metadata": {"annotations": {FORCE_SYNC_ANNOTATION: "1"}}}
     await on.call("PATCH", f"{collection()}/{NAME}", annotations, kind=_MERGE)
     took = await on.until("the Secret follows the rotation", lambda: _equals(on))
@@ -109,7 +116,7 @@ async def _rotation(on: Stage) -> None:
 
 async def _repair(on: Stage) -> None:
     await on.call("DELETE", f"/api/v1/namespaces/{NAMESPACE}/secrets/{NAME}")
-    _say(f"kubectl delete secret {NAME}\n")
+    _say(f"kubectl -n {NAMESPACE} delete secret {NAME}\n")
     took = await on.until("the deleted Secret is made anew", lambda: _equals(on))
     _say(f"It is back after {took:.2f} s, with all its values.")
 
@@ -122,7 +129,7 @@ async def _trouble(on: Stage) -> None:
     await on.until("the failure is in the status", lambda: _is_failing(on))
     _say("In Psono the API key loses the entry. The status says so, with what to look at:\n")
     ready = await on.ready()
-    _say(f"{ready['reason']}: {ready['message']}")
+    _say(textwrap.fill(f"{ready['reason']}: {ready['message']}", 96))
     if await on.secret() != before:
         raise DemoFailed("the Secret changed although the read failed")
     _say("\nThe Secret keeps its last good values. The key gets the entry back:\n")
@@ -135,7 +142,7 @@ async def _trouble(on: Stage) -> None:
 
 async def _goodbye(on: Stage) -> None:
     await on.call("DELETE", f"{collection()}/{NAME}")
-    _say(f"kubectl delete psonosecret {NAME}\n")
+    _say(f"kubectl -n {NAMESPACE} delete psonosecret {NAME}\n")
 
     async def gone() -> bool:
         return await on.secret() is None and await on.call("GET", f"{collection()}/{NAME}") is None
@@ -170,12 +177,17 @@ async def _equals(on: Stage) -> bool:
 
 
 async def _stay(on: Stage, kubeconfig: Path) -> None:
+    """Make the PsonoSecret once more and wait for Ctrl-C; each time a line comes in, rotate a value."""
     await on.call("POST", collection(), theatre.psono_secret(on))
     await on.until("the PsonoSecret is Ready", lambda: _is_ready(on))
+    own = kubeconfig.parent / "psonosecret.yaml"
+    own.write_text(theatre.manifest(theatre.psono_secret(on)) + "\n")
     stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
     for each in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(each, stop.set)
-    print("\nBoth servers and the operator stay up until Ctrl-C. In another terminal:\n")
+        loop.add_signal_handler(each, stop.set)
+    print("The PsonoSecret has been created again; both servers and the operator stay up until Ctrl-C.")
+    print("In another terminal:\n")
     for line in (
         f"export KUBECONFIG={kubeconfig}",
         f"kubectl -n {NAMESPACE} get psonosecrets",
@@ -184,7 +196,21 @@ async def _stay(on: Stage, kubeconfig: Path) -> None:
         f"kubectl -n {NAMESPACE} annotate psonosecret {NAME} {FORCE_SYNC_ANNOTATION}=$(date +%s) --overwrite",
         f"kubectl -n {NAMESPACE} delete secret {NAME}",
         f"kubectl -n {NAMESPACE} delete psonosecret {NAME}",
+        f"kubectl apply -f {own}",
     ):
         print(f"  {line}")
-    print(f"\nPsono: {on.psono_url}, entry {on.entry}", flush=True)
+    print("\nPress Enter here to rotate DB_PASSWORD in Psono; the annotation above then brings it at once.")
+    print(f"Psono: {on.psono_url}, entry {on.entry}", flush=True)
+    rotations = itertools.count(3)
+
+    def rotate() -> None:
+        if not sys.stdin.readline():
+            loop.remove_reader(sys.stdin.fileno())
+            return
+        on.rotate("DB_PASSWORD", f"password-number-{next(rotations)}")
+        print("DB_PASSWORD has a new value in Psono.", flush=True)
+
+    with contextlib.suppress(OSError, ValueError):  # no terminal, no rotating
+        loop.add_reader(sys.stdin.fileno(), rotate)
     await stop.wait()
+    print("\nStopped; nothing of it remains.")

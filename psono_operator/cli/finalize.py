@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from psono_operator.api import names
 from psono_operator.runtime.client import KubeClient
 from psono_operator.runtime.clock import LoopClock
-from psono_operator.runtime.errors import ConfigurationError, KubeError
+from psono_operator.runtime.errors import ConfigurationError, KubeError, NotFound
 from psono_operator.runtime.kubeconfig import discover_credentials
 from psono_operator.runtime.resources import KubeObject, Resource, is_deleting, key_of
 from psono_operator.runtime.store import Store
@@ -62,6 +62,9 @@ async def _finalize(options: Options, environ: Mapping[str, str]) -> int:
     try:
         client = KubeClient(transport, field_manager=names.OPERATOR)
         return await _release_all(client, options)
+    except NotFound:
+        print("nothing to release: the cluster has no PsonoSecrets (no CustomResourceDefinition)")
+        return 0
     except KubeError as error:
         print(f"psono-operator: {error}", file=sys.stderr)
         return FAILED

@@ -39,5 +39,6 @@ async def _run(settings: Settings, environ: Mapping[str, str]) -> int:
         print(f"psono-operator: {error}", file=sys.stderr)
         return CONFIGURATION_ERROR
     operator.supervisor.install_signal_handlers(asyncio.get_running_loop())
-    log.info("psono-operator %s starts with API server %s", __version__, credentials.endpoint.url)
+    watched = ", ".join(settings.watch_namespace) or "all namespaces"
+    log.info("psono-operator %s starts: API server %s, %s", __version__, credentials.endpoint.url, watched)
     return await operator.run()

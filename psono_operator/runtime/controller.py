@@ -322,7 +322,10 @@ class Controller:
         if error.requeue_after is not None:
             self._queue.add_after(key, error.requeue_after, Priority.LOW)
         self._observer.failed("terminal")
-        _log.info("%s waits for new input: %s", key, error)
+        if error.requeue_after is None:
+            _log.warning("%s waits for new input: %s", key, error)
+        else:
+            _log.warning("%s waits for new input, at most %.0f s: %s", key, error.requeue_after, error)
         return "error"
 
     def _timed_out(self, key: ObjectKey) -> str:

@@ -79,7 +79,10 @@ class HttpServer:
             try:
                 await site.start()
             except OSError as error:
-                raise CannotListen(f"cannot listen on {self._host}:{self._port}: {_reason(error)}") from None
+                where = f"{self._host}:{self._port}"
+                raise CannotListen(
+                    f"cannot listen on {where}: {_reason(error)}; choose another HTTP address"
+                ) from None
             host, port = runner.addresses[0][:2]
             self._address = (str(host), int(port))
             self._listening.set()

@@ -22,56 +22,22 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
-from enum import IntEnum
-from typing import Protocol
 
 from psono_operator.runtime.clock import Clock
+from psono_operator.runtime.levels import Levels, Priority
+from psono_operator.runtime.queueobserver import NoQueueObserver, QueueObserver
 from psono_operator.runtime.resources import ObjectKey
 from psono_operator.runtime.retries import RetryDelays
-from psono_operator.runtime.rotation import Rotation
+
+__all__ = ["NoQueueObserver", "Priority", "QueueObserver", "ShutDown", "WorkQueue"]
 
 EARLY = 0.001
 """Seconds by which a key may be handed out early, so that a timer that fires a rounding error too soon
 need not be set again."""
 
 
-class Priority(IntEnum):
-    """HIGH: someone waits for it (spec change, deletion, drift). LOW: first list, periodic refresh."""
-
-    LOW = 0
-    HIGH = 1
-
-
 class ShutDown(Exception):
     """The queue is shut down: there is nothing more to get."""
-
-
-class QueueObserver(Protocol):
-    """What metrics want to hear (rule E8). Calls must be cheap and must not raise."""
-
-    def added(self) -> None:
-        """A key became due that was not due before."""
-
-    def waited(self, seconds: float) -> None:
-        """A key was taken ``seconds`` after it became due."""
-
-    def worked(self, seconds: float) -> None:
-        """A key was processed for ``seconds``."""
-
-    def retried(self) -> None:
-        """A key was scheduled again after a failure."""
-
-
-class NoQueueObserver:
-    """Hears nothing."""
-
-    def added(self) -> None: ...
-
-    def waited(self, seconds: float) -> None: ...
-
-    def worked(self, seconds: float) -> None: ...
-
-    def retried(self) -> None: ...
 
 
 class _Entry:
@@ -122,7 +88,6 @@ class WorkQueue:
         self._first = first
         self._cap = cap
         self._delays = RetryDelays(rng, bucket_rate, bucket_burst)
-        self._low_share = low_share
         self._limit = limit
         self._group = group
         self._observer = observer or NoQueueObserver()
@@ -130,10 +95,8 @@ class WorkQueue:
         self._heap: list[tuple[float, int, _Entry]] = []
         self._tickets = 0
         self._stale = 0  # heap items that no longer count
-        self._high: Rotation[str, _Entry] = Rotation()
-        self._low: Rotation[str, _Entry] = Rotation()
+        self._ready: Levels[str, _Entry] = Levels(low_share)
         self._due_since = 0.0  # when a key became ready first, or was taken last
-        self._streak = 0  # HIGH keys taken in a row while a LOW one was ready
         self._failures: dict[ObjectKey, int] = {}
         self._processing: set[_Entry] = set()
         self._busy: Counter[str] = Counter()  # how many keys of a group are being processed
@@ -231,7 +194,7 @@ class WorkQueue:
             del self._entries[key]
         else:
             self._place(entry, now)
-        if self._waiters and (self._high or self._low):
+        if self._waiters and self._ready:
             self._wake(1)  # the limit may have kept them from what is ready
 
     # -- the end ------------------------------------------------------------------------------------
@@ -241,8 +204,7 @@ class WorkQueue:
         self._closed = True
         self._disarm()
         self._heap.clear()
-        self._high.clear()
-        self._low.clear()
+        self._ready.clear()
         self._failures.clear()
         for entry in self._processing:
             entry.due = None
@@ -265,7 +227,7 @@ class WorkQueue:
         """How many keys are due and not taken."""
         if not self._closed:
             self._promote(self._clock.monotonic())
-        return len(self._high) + len(self._low)
+        return len(self._ready)
 
     @property
     def scheduled(self) -> int:
@@ -287,8 +249,7 @@ class WorkQueue:
         if not self._waiters:
             return 0.0
         now = self._clock.monotonic()
-        ready = bool(self._high or self._low)
-        if ready and (self._limit is None or len(self._processing) < self._limit):
+        if self._ready and (self._limit is None or len(self._processing) < self._limit):
             return now - self._due_since
         first = next((due for due, ticket, entry in self._heap[:1] if entry.ticket == ticket), now)
         return max(0.0, now - first)
@@ -311,8 +272,8 @@ class WorkQueue:
                 entry.priority = priority
             if entry.started is None and entry.ticket == 0:  # ready already
                 if raised:
-                    self._low.discard(entry.group, entry)
-                    self._high.add(entry.group, entry)
+                    self._ready.discard(entry.group, entry, Priority.LOW)
+                    self._ready.add(entry.group, entry, Priority.HIGH)
                 return
             if due >= entry.due:
                 return
@@ -329,7 +290,7 @@ class WorkQueue:
             self._stale += 1
             self._compact()
         if due <= now + EARLY:
-            self._ready(entry)
+            self._make_ready(entry)
             self._wake(1)
             return
         self._tickets += 1
@@ -338,10 +299,10 @@ class WorkQueue:
         if self._waiters:
             self._arm(now)
 
-    def _ready(self, entry: _Entry) -> None:
-        if not self._high and not self._low:
+    def _make_ready(self, entry: _Entry) -> None:
+        if not self._ready:
             self._due_since = self._clock.monotonic()
-        (self._high if entry.priority is Priority.HIGH else self._low).add(entry.group, entry)
+        self._ready.add(entry.group, entry, entry.priority)
         self._observer.added()
 
     def _promote(self, now: float) -> None:
@@ -355,7 +316,7 @@ class WorkQueue:
             _, ticket, entry = heapq.heappop(heap)
             if entry.ticket == ticket:
                 entry.ticket = 0
-                self._ready(entry)
+                self._make_ready(entry)
                 moved += 1
             else:
                 self._stale -= 1
@@ -369,20 +330,8 @@ class WorkQueue:
             self._stale = 0
 
     def _pop(self) -> _Entry | None:
-        """The next entry: HIGH ones first, but a LOW one at least every so often (E5)."""
         full = self._limit is not None and len(self._processing) >= self._limit
-        allowed = self._is_idle if full else None
-        high, low = self._high, self._low
-        low_is_due = bool(low) and self._streak + 1 >= self._low_share
-        entry = None if low_is_due else high.pop(allowed)
-        if entry is not None:
-            self._streak = self._streak + 1 if low else 0
-            return entry
-        entry = low.pop(allowed)
-        if entry is not None:
-            self._streak = 0
-            return entry
-        return high.pop(allowed) if low_is_due else None
+        return self._ready.pop(self._is_idle if full else None)
 
     def _is_idle(self, group: str) -> bool:
         return group not in self._busy

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.behaviour.network import Network
-from tests.behaviour.users import AUTH, FINALIZER, OTHER_AUTH, Farewell, Users
-from tests.behaviour.world import World, decoded
+from tests.behaviour.users import FINALIZER, OTHER_AUTH, Farewell, Users
+from tests.behaviour.world import AUTH, World, decoded
 
 PSONO_SECRETS, SECRETS = World.psono_secrets_path, World.secrets_path
 MANAGED = "secrets.psono.com/managed-keys"

@@ -12,8 +12,8 @@ import random
 import pytest
 
 from tests.behaviour import invariants
-from tests.behaviour.users import AUTH, FINALIZER, OTHER_AUTH, Users
-from tests.behaviour.world import World, behaviour_with
+from tests.behaviour.users import FINALIZER, OTHER_AUTH, Users
+from tests.behaviour.world import AUTH, World, behaviour_with
 
 SEEDS = range(int(os.environ.get("RANDOM_USERS", "5")))
 
@@ -33,7 +33,7 @@ async def play(world: World, seed: int, *, steps: int, pause: float) -> None:
     await world.create_auth()
 
     async def served() -> bool:  # the API server may still be filling its own cache of a new kind
-        return (await world.call("GET", world.psono_secrets_path(), ok=False))[0] == 200
+        return bool((await world.call("GET", world.psono_secrets_path(), ok=False))[0] == 200)
 
     await world.eventually(served)
     users = Users(world, random.Random(seed), pause)
@@ -47,9 +47,11 @@ async def play(world: World, seed: int, *, steps: int, pause: float) -> None:
         for name in (AUTH, OTHER_AUTH):
             if await world.secret(name) is None:
                 await world.create_auth(name)
+        await users.note_auth()
         await asyncio.sleep(2.5)  # the pause a throttled server asked for
         for obj in (await world.get(world.psono_secrets_path()))["items"]:
-            await world.force_sync("at last", obj["metadata"]["name"])
+            if "deletionTimestamp" not in obj["metadata"]:
+                await world.force_sync("at last", obj["metadata"]["name"])
         await rest(world)
         await asyncio.sleep(1)
         await rest(world)

@@ -106,14 +106,18 @@ async def test_a_port_that_is_taken_is_one_clear_line() -> None:
         host, port = stage.server.address
         second = HttpServer(host, port, HealthChecks(), CollectorRegistry())
         with pytest.raises(
-            CannotListen, match=rf"^cannot listen on 127\.0\.0\.1:{port}: address already in use$"
+            CannotListen,
+            match=rf"^cannot listen on 127\.0\.0\.1:{port}: address already in use; choose another HTTP address$",
         ):
             await second.run()
 
 
 async def test_a_host_that_is_none_is_one_clear_line() -> None:
     server = HttpServer("256.256.256.256", 0, HealthChecks(), CollectorRegistry())
-    with pytest.raises(CannotListen, match=r"^cannot listen on 256\.256\.256\.256:0: no such address$"):
+    with pytest.raises(
+        CannotListen,
+        match=r"^cannot listen on 256\.256\.256\.256:0: no such address; choose another HTTP address$",
+    ):
         await server.run()
 
 
