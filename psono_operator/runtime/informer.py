@@ -19,7 +19,7 @@ from typing import Protocol
 
 from psono_operator.runtime.notifications import Notification
 from psono_operator.runtime.reflector import Change, ChangeKind, Snapshot
-from psono_operator.runtime.store import Store, StoreView
+from psono_operator.runtime.store import Notifications, Store, StoreView
 from psono_operator.runtime.tracebacks import one_line
 
 _log = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class Informer:
             async for event in stream:
                 if isinstance(event, Snapshot):
                     first = index in self._unsynced
-                    found = self._store.replace(event.items, namespace=reflector.namespace, initial=first)
+                    found = await self._publish(event, reflector.namespace, first)
                     if event.scheduled and found:
                         self.healed += len(found)
                         _log.info("informer %s: a safety relist found %d differences", self.name, len(found))
@@ -149,6 +149,17 @@ class Informer:
             if close is not None:
                 await close()
         raise SourceEnded(f"the reflector of {self.name} ended")
+
+    async def _publish(self, snapshot: Snapshot, namespace: str | None, first: bool) -> Notifications:
+        """Put a snapshot into the store, in slices for the loop and in one step for readers (C1, N6)."""
+        steps = self._store.replacing(snapshot.items, namespace=namespace, initial=first)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                changes: Notifications = end.value
+                return changes
+            await asyncio.sleep(0)
 
     def _mark_synced(self, index: int) -> None:
         self._unsynced.discard(index)

@@ -194,8 +194,11 @@ class LeaderElector:
             record = lease.taken(None, self._identity, self._timing.lease_duration, self._clock.now())
             return await self._take(record, None)
         now = self._clock.monotonic()
+        known = self._seen.record.holder if self._seen else ""
         self._seen = lease.observe(self._seen, found, now)
         before = self._seen.record
+        if before.holder not in {"", known, self._identity}:
+            _log.info("standing by: lease %s is held by %s", self._key, before.holder)
         # Our own name can only come from a write of ours whose answer was lost.
         if before.holder != self._identity and not lease.is_free(self._seen, now):
             return False

@@ -157,7 +157,8 @@ async def test_the_duration_that_counts_is_the_one_in_the_record() -> None:
     await cancelled(task)
 
 
-async def test_a_holder_that_renews_is_left_alone() -> None:
+async def test_a_holder_that_renews_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     leases = Leases()
     holder, standby = elector(Client(leases), "a"), elector(Client(leases), "b", seed=2)
     first = asyncio.create_task(holder.run())
@@ -168,6 +169,7 @@ async def test_a_holder_that_renews_is_left_alone() -> None:
     assert not standby.leads
     with pytest.raises(NotLeader):
         standby.gate.remaining()
+    assert caplog.text.count("standing by: lease psono-system/psono-kubernetes-operator is held by a") == 1
     await cancelled(first)
     await cancelled(second)
 
