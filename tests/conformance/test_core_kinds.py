@@ -184,6 +184,7 @@ async def test_an_event_of_the_new_api_is_seen_in_the_old_one(api: Api) -> None:
     assert answer.status == 201, answer.body
     assert answer.body["note"] == "Secret target was created"
     old = (await api.get(f"/api/v1/namespaces/{api.namespace}/events/e")).body
+    assert (old["firstTimestamp"], old["lastTimestamp"]) == (None, None)
     assert (old["apiVersion"], old["message"]) == ("v1", "Secret target was created")
     assert old["involvedObject"]["name"] == "a"
     assert old["reportingComponent"] == "psono-kubernetes-operator"

@@ -37,6 +37,7 @@ NEW_EVENT_FIELDS = {
     "reportingController": ("reportingComponent",),
     "type": ("type",),
 }
+_ALWAYS_WRITTEN = ("firstTimestamp", "lastTimestamp", "eventTime")
 _MUTABLE = frozenset(("metadata", "apiVersion", "kind", "series", "count", "lastTimestamp"))
 
 
@@ -51,7 +52,8 @@ class CoreEventStrategy(PlainStrategy):
         return _validate_namespace(new), []
 
     def outward(self, obj: Obj) -> Obj:
-        return obj if obj.get("apiVersion") == "v1" else {**obj, "apiVersion": "v1"}
+        # Absent times are written as null, and kubectl sorts by them.
+        return {**dict.fromkeys(_ALWAYS_WRITTEN), **obj, "apiVersion": "v1"}
 
 
 class NewEventStrategy(CoreEventStrategy):
