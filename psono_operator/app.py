@@ -16,6 +16,7 @@ from psono_operator.api import names
 from psono_operator.psono.sessions import SessionPool
 from psono_operator.runtime.client import KubeClient
 from psono_operator.runtime.clock import Clock
+from psono_operator.runtime.collector import Collector
 from psono_operator.runtime.controller import Controller
 from psono_operator.runtime.credentials import Credentials
 from psono_operator.runtime.health import (
@@ -73,8 +74,13 @@ class Operator:
         clock: Clock,
         rng: random.Random,
         environ: Mapping[str, str],
+        collector: Collector | None = None,
     ) -> None:
-        """``environ`` is read for proxy variables, which concern Psono only. Raises ProxySettingsError."""
+        """``environ`` is read for proxy variables, which concern Psono only. Raises ProxySettingsError.
+
+        ``collector`` is for a process that is nothing but this operator.
+        """
+        self._collector = collector
         self._clock = clock
         self._rng = rng
         self._namespaces = settings.watch_namespace or (None,)
@@ -97,7 +103,7 @@ class Operator:
             self._client, clock, controller=names.OPERATOR, instance=socket.gethostname()
         )
         self._psono = PsonoSources(SessionPool(environ), clock)
-        self._sources = SourceRegistry(self._client, kube_secrets.view, self._psono)
+        self._sources = SourceRegistry(self._client, kube_secrets.view, self._psono, clock)
         memory, own_writes = Memory(secrets.token_bytes(32)), OwnWrites(clock)
         reconciler = PsonoSecretReconciler(
             client=self._client,
@@ -205,6 +211,7 @@ class Operator:
                 namespace=namespace,
                 metadata_only=metadata_only,
                 transform=transform,
+                on_state=self._collector.heed(f"{name} {namespace}") if self._collector else None,
             )
             for namespace in self._namespaces
         ]

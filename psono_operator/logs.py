@@ -10,6 +10,7 @@ import logging
 import sys
 from datetime import UTC, datetime
 
+from psono_operator.api.conditions import one_line
 from psono_operator.runtime.controller import ReconcileLogFilter
 
 OURS = "psono_operator"
@@ -23,7 +24,8 @@ class TextFormatter(logging.Formatter):
         """One line, and the traceback's lines if there is one."""
         when = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
         context = " ".join(filter(None, (getattr(record, name, "") for name in _CONTEXT[1:])))
-        line = f"{when} {record.levelname:<7} {record.getMessage()}" + (f" [{context}]" if context else "")
+        message = one_line(record.getMessage())
+        line = f"{when} {record.levelname:<7} {message}" + (f" [{context}]" if context else "")
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 

@@ -5,10 +5,12 @@ Pure: values come in as strings from the command line and the environment and le
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 ENVIRONMENT_PREFIX = "PSONO_OPERATOR_"
 
 
@@ -21,7 +23,12 @@ def _text(value: str) -> str:
 
 
 def _names(value: str) -> tuple[str, ...]:
-    return tuple(name for name in (part.strip() for part in value.split(",")) if name)
+    if not value:
+        return ()
+    names = tuple(dict.fromkeys(name for name in (part.strip() for part in value.split(",")) if name))
+    if not names or not all(_LABEL.fullmatch(name) for name in names):
+        raise ValueError("the name of a namespace, or several with commas between them")
+    return names
 
 
 def _number(low: int, high: int) -> Callable[[str], int]:
@@ -142,7 +149,7 @@ def resolve(given: Mapping[str, str | list[str] | None], environ: Mapping[str, s
         if value is None:
             value = knob.default
         if isinstance(value, list):
-            value = ",".join(value)
+            value = ",".join(value) or " "  # a flag that was given empty is a mistake, not "all"
         try:
             values[name] = None if value is None else knob.parse(value)
         except ValueError as error:

@@ -44,6 +44,12 @@ def parse_time(text: object) -> datetime | None:
     return moment if moment.tzinfo is not None else None
 
 
+def one_line(text: str) -> str:
+    """The text with its control characters escaped, so that nobody's name can forge a line of a log."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
 def shortened(message: str) -> str:
-    """The message within the limit; the cut is marked."""
+    """The message as one line within the limit; the cut is marked."""
+    message = one_line(message)
     return message if len(message) <= MESSAGE_LIMIT else message[: MESSAGE_LIMIT - 1] + "…"

@@ -28,7 +28,7 @@ from psono_operator.psono.errors import (
     Unreachable,
 )
 from psono_operator.psono.sealed import SealedEntry
-from psono_operator.psono.strictjson import NotJson, NotUtf8, parse_json
+from psono_operator.psono.strictjson import MOST_PARTS, NotJson, NotUtf8, parse_json
 
 RETRY_AFTER_CAP = 3600.0
 """Seconds. A server whose daily budget is spent says 86 400; waiting that long unasked helps nobody."""
@@ -39,6 +39,10 @@ RETRY_AFTER_LEAST = 1.0
 
 PROXY_REFUSED = "the proxy refused with {status}; check the proxy's user and rules, or set NO_PROXY"
 _CHECK_URL = "check the server URL, its path (such as /server) included"
+
+
+_READ_PARTS = 1000
+"""Members of an entry's answer, which has five."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,8 @@ def _document(answer: Answer, now: Callable[[], datetime], meaning: Meaning) -> 
     if answer.status != HTTPStatus.OK:
         raise _refusal(answer, now, meaning)
     try:
-        document = parse_json(answer.body)
+        most_parts = _READ_PARTS if meaning is Meaning.READ else MOST_PARTS
+        document = parse_json(answer.body, most_parts=most_parts)
         problem = "its answer is JSON, but no object"
     except (NotUtf8, NotJson):
         document = None

@@ -65,9 +65,8 @@ class SessionPool:
         """
         self._rules = ProxyRules(environment)
         self._limit = connections_per_server
-        self._timeout = aiohttp.ClientTimeout(
-            total=total_timeout, connect=connect_timeout, sock_connect=connect_timeout
-        )
+        # Waiting for a free connection is part of the total only: a busy server is no broken network.
+        self._timeout = aiohttp.ClientTimeout(total=total_timeout, sock_connect=connect_timeout)
         self._shared: dict[_Key, _Shared] = {}
         self._system_roots: ssl.SSLContext | None = None
         self._closed = False

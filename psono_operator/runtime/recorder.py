@@ -48,6 +48,8 @@ SERIES_LIMIT = 4096
 BURST = 25
 TOKEN_SECONDS = 300.0
 """Per object: BURST requests at once, then one per TOKEN_SECONDS (client-go's spam filter)."""
+ENDING_SECONDS = 60.0
+"""A namespace that refused an event because it is being deleted is spared this long (H6)."""
 TRIES = 3
 RETRY_SECONDS = 5.0
 NOTE_BYTES = 1024
@@ -103,6 +105,7 @@ class EventRecorder:
         self._queue: deque[_Series] = deque()
         self._series: OrderedDict[_SeriesKey, _Series] = OrderedDict()
         self._buckets: dict[str, float] = {}
+        self._ending: dict[str, float] = {}
         self._sequence = itertools.count()
         self._wanted = asyncio.Event()
         self._idle = asyncio.Event()
@@ -202,6 +205,7 @@ class EventRecorder:
                 if untold and (over or at - series.sent_at >= SERIES_SECONDS):
                     self._enqueue(series)
             self._buckets = {uid: full_at for uid, full_at in self._buckets.items() if full_at > at}
+            self._ending = {namespace: until for namespace, until in self._ending.items() if until > at}
 
     # -- sending --------------------------------------------------------------------------------------
 
@@ -221,6 +225,8 @@ class EventRecorder:
     async def _send(self, series: _Series) -> None:
         """A few tries; what then still fails is dropped."""
         for attempt in range(1, TRIES + 1):
+            if self._ending.get(series.name.namespace, 0.0) > self._clock.monotonic():
+                break
             try:
                 await self._send_once(series)
             except (Unreachable, ServerError, Throttled) as error:
@@ -231,7 +237,9 @@ class EventRecorder:
             except NotLeader:
                 pass  # followers tell nothing
             except Forbidden as error:
-                if not error.namespace_terminating:  # the namespace goes, and its events with it (H6)
+                if error.namespace_terminating:  # the namespace goes, and its events with it (H6)
+                    self._ending[series.name.namespace] = self._clock.monotonic() + ENDING_SECONDS
+                else:
                     _log.warning("event %s dropped: %s", series.name, error)
             except NotFound:
                 pass  # the namespace is gone

@@ -26,6 +26,11 @@ SLICE = 250
 
 Notifications = list[Notification]
 
+Place = tuple[str, str]
+"""Namespace and name."""
+
+Places = list[Place]
+
 
 class StoreView(Protocol):
     """The read side of a store."""
@@ -111,51 +116,22 @@ class Store:
         what this reflector feeds in between.
         """
         self._own(namespace)
-        fresh: dict[tuple[str, str], KubeObject] = {}
-        for count, obj in enumerate(items, 1):
-            space, name = _place(obj)
-            if name and (namespace is None or space == namespace):
-                fresh[space, name] = obj
-            if count % SLICE == 0:
-                yield
+        fresh = yield from _collected(items, namespace)
         vanished = [
             place for each in self._affected(namespace) for place in each.places() if place not in fresh
         ]
         yield
-        changes: Notifications = []
-        for space, name in vanished:
-            held = self._partition(space).get(space, name)
-            if held is not None:
-                changes.append(Deleted(held, final_state_unknown=True))
-        news: list[tuple[str, str]] = []
-        for count, (place, obj) in enumerate(fresh.items(), 1):
-            held = self._partition(place[0]).get(*place)
-            found = _difference(held, obj, initial=initial, seen=False)
-            if found:
-                changes += found
-                news.append(place)
-            else:
-                assert held is not None  # noqa: S101 - nothing differs from nothing
-                fresh[place] = held
-            if count % SLICE == 0:
-                yield
+        changes: Notifications = [
+            Deleted(held, final_state_unknown=True) for place in vanished if (held := self._at(place))
+        ]
+        news = yield from self._compare(fresh, changes, initial)
         if len(news) + len(vanished) <= SLICE:
-            for place in vanished:
-                self._partition(place[0]).remove(*place)
+            for space, name in vanished:
+                self._partition(space).remove(space, name)
             for place in news:
-                self._store(*place, fresh[place])
-            return changes
-        successor = self._new_partition()
-        for count, ((space, name), obj) in enumerate(fresh.items(), 1):
-            successor.put(space, name, obj)
-            if count % SLICE == 0:
-                yield
-        for each in self._affected(namespace):
-            each.verify()
-        if namespace is None:
-            self._whole, self._named = successor, {}
+                self._store(place, fresh[place])
         else:
-            self._named[namespace] = successor
+            yield from self._swap(fresh, namespace)
         return changes
 
     def apply_upsert(self, obj: KubeObject) -> Notifications:
@@ -165,7 +141,7 @@ class Store:
             return []
         changes = _difference(self._partition(namespace).get(namespace, name), obj)
         if changes:
-            self._store(namespace, name, obj)
+            self._store((namespace, name), obj)
         return changes
 
     def apply_delete(self, obj: KubeObject) -> Notifications:
@@ -187,7 +163,42 @@ class Store:
 
     # -- inside -------------------------------------------------------------------------------------
 
-    def _store(self, namespace: str, name: str, obj: KubeObject) -> None:
+    def _compare(
+        self, fresh: dict[Place, KubeObject], changes: Notifications, initial: bool
+    ) -> Generator[None, None, Places]:
+        """Add to ``changes`` what is new in ``fresh``, and say where; what is not stays the object held."""
+        news: Places = []
+        for count, (place, obj) in enumerate(fresh.items(), 1):
+            held = self._at(place)
+            found = _difference(held, obj, initial=initial, seen=False)
+            if found:
+                changes += found
+                news.append(place)
+            elif held is not None:
+                fresh[place] = held
+            if count % SLICE == 0:
+                yield
+        return news
+
+    def _swap(self, fresh: dict[Place, KubeObject], namespace: str | None) -> Generator[None, None, None]:
+        """Make a new partition of ``fresh`` and put it in the place of those it is about."""
+        successor = self._new_partition()
+        for count, (place, obj) in enumerate(fresh.items(), 1):
+            successor.put(*place, obj)
+            if count % SLICE == 0:
+                yield
+        for each in self._affected(namespace):
+            each.verify()
+        if namespace is None:
+            self._whole, self._named = successor, {}
+        else:
+            self._named[namespace] = successor
+
+    def _at(self, place: Place) -> KubeObject | None:
+        return self._partition(place[0]).get(*place)
+
+    def _store(self, place: Place, obj: KubeObject) -> None:
+        namespace, name = place
         partition = self._partition(namespace)
         held = partition.get(namespace, name)
         if held is not None and metadata_of(held).get("uid") != metadata_of(obj).get("uid"):
@@ -216,6 +227,19 @@ class Store:
         self._named[namespace] = own
 
 
+def _collected(
+    items: Iterable[KubeObject], namespace: str | None
+) -> Generator[None, None, dict[Place, KubeObject]]:
+    fresh: dict[Place, KubeObject] = {}
+    for count, obj in enumerate(items, 1):
+        space, name = _place(obj)
+        if name and (namespace is None or space == namespace):
+            fresh[space, name] = obj
+        if count % SLICE == 0:
+            yield
+    return fresh
+
+
 def _difference(
     held: KubeObject | None, obj: KubeObject, *, initial: bool = False, seen: bool = True
 ) -> Notifications:
@@ -230,6 +254,6 @@ def _difference(
     return [Updated(held, obj)]
 
 
-def _place(obj: KubeObject) -> tuple[str, str]:
+def _place(obj: KubeObject) -> Place:
     metadata = metadata_of(obj)
     return metadata.get("namespace") or "", metadata.get("name") or ""

@@ -56,6 +56,15 @@ def _exit_now(code: int) -> None:
     os._exit(code)
 
 
+def exit_on_signals(loop: asyncio.AbstractEventLoop, exit_now: Callable[[int], None] = _exit_now) -> None:
+    """Take SIGTERM and SIGINT before there is a supervisor: nothing has begun, so nothing is to be ended.
+
+    As early as possible: process 1 ignores both otherwise (N2). A supervisor takes them over.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, exit_now, 0)
+
+
 class Supervisor:
     """Runs ``services``, started in this order, until one dies or a stop is requested.
 
@@ -91,7 +100,7 @@ class Supervisor:
         self._stop.set()
 
     def install_signal_handlers(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Take SIGTERM and SIGINT. As early as possible: process 1 ignores SIGTERM otherwise."""
+        """Take SIGTERM and SIGINT."""
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.on_signal, number)
 
@@ -103,6 +112,12 @@ class Supervisor:
             return
         _log.info("%s: stopping", number.name)
         self.request_stop()
+
+    def exit_within(self, seconds: float, code: int) -> None:
+        """Let what comes after ``run`` take no longer; a thread that hangs would keep the loop from
+        closing.
+        """
+        asyncio.get_running_loop().call_later(seconds, self._exit_now, code)
 
     async def run(self) -> int:
         """Run everything to its end; the exit code of the process."""

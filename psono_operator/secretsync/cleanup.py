@@ -8,7 +8,6 @@ the authentication Secret nor the target (rule H3).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
 
 from psono_operator.api.spec import CreationPolicy
 from psono_operator.api.status import parse_status
@@ -16,6 +15,7 @@ from psono_operator.runtime.client import KubeClient
 from psono_operator.runtime.resources import KubeObject, ObjectKey, key_of, uid_of
 from psono_operator.runtime.store import StoreView
 from psono_operator.secretsync.finalizer import has_finalizer, remove_finalizer
+from psono_operator.secretsync.indexes import value_at
 from psono_operator.secretsync.release import Owned
 from psono_operator.secretsync.releaser import ReleaseFailed, Releaser
 from psono_operator.secretsync.target import Claimant
@@ -79,16 +79,9 @@ def last_wishes(obj: KubeObject, marked: Collection[ObjectKey]) -> dict[ObjectKe
 
 
 def _policy(obj: KubeObject) -> CreationPolicy:
-    return "Merge" if _asked(obj).get("creationPolicy") == "Merge" else "Owner"
+    return "Merge" if value_at(obj, "spec", "target", "creationPolicy") == "Merge" else "Owner"
 
 
 def _target(obj: KubeObject) -> set[ObjectKey]:
-    name = _asked(obj).get("name")
+    name = value_at(obj, "spec", "target", "name")
     return {ObjectKey(key_of(obj).namespace, name)} if isinstance(name, str) and name else set()
-
-
-def _asked(obj: KubeObject) -> Mapping[str, Any]:
-    """``spec.target``, as far as it can be read: an object that is older than the CRD's rules may go, too."""
-    spec = obj.get("spec")
-    target = spec.get("target") if isinstance(spec, Mapping) else None
-    return target if isinstance(target, Mapping) else {}

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from psono_operator.psono.errors import PsonoError
-from psono_operator.secretsync.source import SecretSource, SourceEntry
+from psono_operator.secretsync.source import SecretSource, SourceBusy, SourceEntry
 
 READS_AT_ONCE = 4
 """Reads of one PsonoSecret under way at the same time; the source has limits of its own."""
@@ -43,18 +43,26 @@ class EntryReadFailed(Exception):
 
 
 async def fetch(source: SecretSource, secret_ids: Sequence[str]) -> Mapping[str, SourceEntry]:
-    """The entries by id. Raises EntryReadFailed and ReadsTooSlow."""
+    """The entries by id. Raises EntryReadFailed, ReadsTooSlow, and SourceBusy."""
     entries: dict[str, SourceEntry] = {}
     failures: dict[str, PsonoError] = {}
     pending = iter(secret_ids)
 
+    busy = False
+
     async def reader() -> None:
+        nonlocal busy
         for secret_id in pending:  # shared by all readers: each id is taken once
-            try:
-                entries[secret_id] = await source.read(secret_id)
-            except PsonoError as error:
-                failures[secret_id] = error
-            if failures:
+            while secret_id not in entries and secret_id not in failures:
+                try:
+                    entries[secret_id] = await source.read(secret_id)
+                except SourceBusy:
+                    if not entries:  # what has been read is not thrown away: then the wait goes on
+                        busy = True
+                        return
+                except PsonoError as error:
+                    failures[secret_id] = error
+            if failures or busy:
                 return
 
     budget = asyncio.timeout(READ_BUDGET)
@@ -74,4 +82,6 @@ async def fetch(source: SecretSource, secret_ids: Sequence[str]) -> Mapping[str,
     for secret_id in secret_ids:
         if secret_id in failures:
             raise EntryReadFailed(secret_id, failures[secret_id]) from None
+    if busy:
+        raise SourceBusy
     return entries

@@ -27,7 +27,8 @@ BY_UID = "uid"
 BY_CLAIMANT = "claimant"
 
 
-def _at(obj: Mapping[str, Any], *path: str) -> object:
+def value_at(obj: Mapping[str, Any], *path: str) -> object:
+    """What is at ``path``, or None: for objects that nobody has validated."""
     value: object = obj
     for part in path:
         value = value.get(part) if isinstance(value, Mapping) else None
@@ -35,7 +36,7 @@ def _at(obj: Mapping[str, Any], *path: str) -> object:
 
 
 def _secret_name(obj: KubeObject, *path: str) -> Iterable[str]:
-    name = _at(obj, "spec", *path)
+    name = value_at(obj, "spec", *path)
     if isinstance(name, str) and name:
         yield str(ObjectKey(metadata_of(obj).get("namespace", ""), name))
 

@@ -24,6 +24,7 @@ from psono_operator.psono.secretbytes import SecretBytes
 from psono_operator.psono.sessions import SessionLease, SessionPool
 from psono_operator.runtime.clock import Clock
 from psono_operator.secretsync.refusals import KeyKnowledge
+from psono_operator.secretsync.source import PATIENCE, SourceBusy
 
 READS_PER_KEY = 4
 """Requests under way at once with one API key."""
@@ -171,7 +172,8 @@ class PsonoSource:
 
     async def _ask(self, request: Callable[[], Awaitable[_T]]) -> _T:
         asked_at = self._clock.monotonic()
-        async with self._turns:
+        await self._take_turn()
+        try:
             self._sources.check_pause(self._server_url)
             if self._unreachable_since > asked_at:
                 # Those who asked meanwhile answer for us as well. One after the other, a silent server would
@@ -186,6 +188,16 @@ class PsonoSource:
                 raise
             self._unreachable_since = -math.inf
             return answer
+        finally:
+            self._turns.release()
+
+    async def _take_turn(self) -> None:
+        """Wait for a turn; the caller releases it. Raises SourceBusy rather than hold a worker for long."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise SourceBusy from None
 
     async def _inspect_once(self) -> None:
         """Ask what is wrong with a key that was refused, unless that was asked lately. Never raises."""
@@ -198,7 +210,7 @@ class PsonoSource:
                 self._knowledge.learned(await self._ask(self._client.inspect))
             except Refused as error:
                 self._knowledge.learned(None, key_refused=error.meaning is Meaning.INSPECT)
-            except RemoteError:
+            except (RemoteError, SourceBusy):
                 pass  # then all that the refusal can mean has to be said
 
     def _paused(self, error: Throttled) -> Throttled:

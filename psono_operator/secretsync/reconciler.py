@@ -54,6 +54,7 @@ from psono_operator.secretsync.outcome import CleanedUp, Failed, Synced, good_me
 from psono_operator.secretsync.render import rendered
 from psono_operator.secretsync.reporter import Reporter
 from psono_operator.secretsync.schedule import PEACEFUL_REPAIRS, SOON
+from psono_operator.secretsync.source import SourceBusy
 from psono_operator.secretsync.sources import OpenSource, SourceRegistry
 from psono_operator.secretsync.target import Wanted, decoded
 from psono_operator.secretsync.visit import Visit, inputs_of, look
@@ -63,6 +64,8 @@ log = logging.getLogger(__name__)
 
 STALE_WAIT = 0.2
 """Seconds until a cache that is behind our own write is looked at again (rule F1)."""
+BUSY_WAIT = 2.0
+"""Seconds, at least, until a source that many wait for is asked again."""
 
 
 class PsonoSecretReconciler:
@@ -112,6 +115,8 @@ class PsonoSecretReconciler:
             return await self._attend(visit)
         except Vanished:
             return Result()
+        except SourceBusy:
+            return Result(requeue_after=BUSY_WAIT * (1 + self._rng.random()))
         except REPORTED as error:
             await self._failed(obj, visit, error)
         except (KubeError, NotLeader):
@@ -199,7 +204,7 @@ class PsonoSecretReconciler:
             data = {name: value for name, value in data.items() if name in seen.marks}
         if seen is None or not self._memory.matches(seen.marks, data):
             return Synchronize(Cause.DRIFT)
-        written = await self._write(visit, data)
+        written = await self._write(visit, data, secret)
         now, mended = self._clock.monotonic(), written.kind is not Written.UNCHANGED
         after = after_check(visit.inputs, seen, written.target, mended=mended, now=now)
         self._complain(visit, seen, after, written)
@@ -233,12 +238,26 @@ class PsonoSecretReconciler:
             note = f'Secret "{visit.target_key.name}" is changed again and again by somebody else{others}; '
             self._reporter.warn(visit.obj, "TargetContested", note + "repairs now wait longer each time")
 
-    async def _write(self, visit: Visit, data: dict[str, bytes]) -> WriteResult:
+    def _check_still_asked_for(self, visit: Visit) -> None:
+        """Reading may have taken long. Raises Vanished when the object was changed or deleted meanwhile.
+
+        The change has queued the key again, so nothing is lost by giving up here (rules F6, H4).
+        """
+        now = self._psono_secrets.get(visit.key)
+        asked = (visit.inputs.uid, visit.inputs.generation)
+        if now is None or is_deleting(now) or (uid_of(now), generation_of(now)) != asked:
+            raise Vanished
+
+    async def _write(
+        self, visit: Visit, data: dict[str, bytes], read: KubeObject | None = None
+    ) -> WriteResult:
+        self._check_still_asked_for(visit)
         target = visit.spec.target
         written = await self._writer.apply(
             Wanted(visit.target_key, target.type, target.creation_policy, visit.claimant, data),
             visit.around,
             believed_absent=visit.cached_target is None,
+            read=read,
         )
         if written.dropped:
             note = f'Secret "{target.name}" existed and was taken over; keys dropped: '

@@ -1,6 +1,7 @@
 """What happens to a Secret that is a target no longer. Pure.
 
-A former Owner target is deleted, with preconditions so that nothing newer of the same name is hit (rule G5).
+A former Owner target is deleted, with preconditions so that nothing newer of the same name is hit (rule G5),
+unless its values are on record as the work of others alone: then it is a copy, and only our mark goes.
 A former Merge target keeps its values and loses only our share in the annotation. Metadata is all this needs.
 """
 
@@ -13,6 +14,7 @@ from typing import Any
 from psono_operator.api.names import MANAGED_KEYS_ANNOTATION
 from psono_operator.runtime.resources import KubeObject, annotations_of, is_deleting, uid_of, version_of
 from psono_operator.secretsync.managedkeys import CorruptAnnotation, managed_keys
+from psono_operator.secretsync.provenance import written_by_others
 from psono_operator.secretsync.target import Claimant, references_of
 
 
@@ -60,7 +62,8 @@ def plan_release(claimant: Claimant, secret: KubeObject | None, owned: Owned) ->
         managed = None  # nothing in it can be told to be ours
     others = managed.others(claimant.uid) if managed else []
     controls = claimant.controls(secret)
-    if controls and not others and owned is Owned.DELETE:
+    copied = written_by_others(secret, "data")  # somebody's backup, owner reference and all
+    if controls and not others and not copied and owned is Owned.DELETE:
         # Somebody's finalizer may hold it for long; to ask again would change nothing.
         return Nothing() if is_deleting(secret) else Delete(uid_of(secret), version_of(secret))
     metadata: dict[str, Any] = {}

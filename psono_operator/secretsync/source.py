@@ -11,6 +11,13 @@ from typing import Protocol
 from psono_operator.api.spec import RemoteRef
 from psono_operator.psono.secretbytes import SecretBytes
 
+PATIENCE = 2.0
+"""Seconds after which a source that gives nobody a turn counts as not answering."""
+
+
+class SourceBusy(Exception):
+    """Others wait for this source already, and it does not answer: come back soon, do other work first."""
+
 
 class SourceEntry(Protocol):
     """A decrypted entry."""
@@ -30,7 +37,7 @@ class SecretSource(Protocol):
         """The version of every entry these credentials know, by reference. Raises Unsupported."""
 
     async def read(self, ref: str) -> SourceEntry:
-        """Read and decrypt one entry. Raises the backend's typed errors."""
+        """Read and decrypt one entry. Raises the backend's typed errors, and SourceBusy."""
 
     async def close(self) -> None:
         """Give back what was opened."""

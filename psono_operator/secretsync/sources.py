@@ -20,14 +20,17 @@ from typing import Generic, Protocol, TypeVar
 from psono_operator.api.spec import SecretRef
 from psono_operator.psono.errors import CredentialsError
 from psono_operator.runtime.client import KubeClient
+from psono_operator.runtime.clock import Clock
 from psono_operator.runtime.errors import Forbidden, NotFound
 from psono_operator.runtime.resources import KubeObject, ObjectKey
 from psono_operator.runtime.store import StoreView
 from psono_operator.secretsync.memory import revision
 from psono_operator.secretsync.resources import SECRETS
-from psono_operator.secretsync.source import SecretSource
+from psono_operator.secretsync.source import PATIENCE, SecretSource, SourceBusy
 from psono_operator.secretsync.target import decoded
 
+SHARE = 8
+"""Workers that one source may hold while it does not answer; the others have other work."""
 C = TypeVar("C")
 """A backend's parsed credentials."""
 
@@ -53,15 +56,22 @@ class SourceFactory(Protocol[C]):
         """A source for the credentials."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class OpenSource:
-    """A source in use."""
+    """A source in use. It may be closed twice, where the first time was cut off."""
 
     number: int
     """Different for different credentials; equal for equal ones of the same reference."""
     source: SecretSource
     users: int = 0
     retired: bool = False
+    since: dict[ObjectKey, float] = field(default_factory=dict)
+    """Who uses it now, and since when, in monotonic seconds."""
+
+    def check_share(self, now: float) -> None:
+        """Raises SourceBusy when it holds its share of the workers and one of them has waited long."""
+        if len(self.since) >= SHARE and now - min(self.since.values()) > PATIENCE:
+            raise SourceBusy
 
 
 @dataclass(slots=True)
@@ -95,13 +105,17 @@ _SlotKey = tuple[ObjectKey, SecretRef]
 class SourceRegistry(Generic[C]):
     """Hands out sources. One instance per process."""
 
-    def __init__(self, client: KubeClient, secrets: StoreView, factory: SourceFactory[C]) -> None:
+    def __init__(
+        self, client: KubeClient, secrets: StoreView, factory: SourceFactory[C], clock: Clock
+    ) -> None:
         """``secrets``: the metadata cache."""
+        self._clock = clock
         self._client = client
         self._secrets = secrets
         self._factory = factory
         self._slots: dict[_SlotKey, _Slot[C]] = {}
         self._held: dict[ObjectKey, _SlotKey] = {}
+        self._retired: list[OpenSource] = []
         self._numbers = 0
 
     @contextlib.asynccontextmanager
@@ -109,16 +123,19 @@ class SourceRegistry(Generic[C]):
         """The source for the reference of the PsonoSecret ``holder``, not closed before the block is left.
 
         It is kept for later until the holder is forgotten or refers to another. One lease of a holder at a
-        time. Raises AuthSecretUnavailable, CredentialsError, and what the client raises.
+        time. Raises AuthSecretUnavailable, CredentialsError, SourceBusy, and what the client raises.
         """
         opened = await self._current(holder, ref)
+        opened.check_share(self._clock.monotonic())
         opened.users += 1
+        opened.since[holder] = self._clock.monotonic()
         try:
             yield opened
         finally:
             opened.users -= 1
-            if opened.retired and opened.users == 0:
-                await opened.source.close()
+            del opened.since[holder]
+            if opened.retired:
+                await self._close_retired()
 
     async def forget(self, holder: ObjectKey) -> None:
         """The PsonoSecret is gone; what nobody else refers to is closed and dropped."""
@@ -199,5 +216,11 @@ class SourceRegistry(Generic[C]):
     async def _retire(self, opened: OpenSource | None) -> None:
         if opened is not None:
             opened.retired = True
-            if opened.users == 0:
-                await opened.source.close()
+            self._retired.append(opened)
+            await self._close_retired()
+
+    async def _close_retired(self) -> None:
+        for opened in [each for each in self._retired if each.users == 0]:
+            await opened.source.close()
+            if opened in self._retired:
+                self._retired.remove(opened)

@@ -78,22 +78,28 @@ class TargetWriter:
         except NotFound:
             return None
 
-    async def apply(self, wanted: Wanted, around: Surroundings, *, believed_absent: bool) -> WriteResult:
-        """Make the target what is wanted.
+    async def apply(
+        self, wanted: Wanted, around: Surroundings, *, believed_absent: bool, read: KubeObject | None = None
+    ) -> WriteResult:
+        """Make the target what is wanted; ``read`` is the Secret if it was read just now.
 
         Raises TargetRefused, TargetWriteFailed and NamespaceTerminating, which are for the user to mend, and
         Conflict, AlreadyExists, Throttled, Unauthorized and Unreachable, which are not.
         """
         try:
-            return await self._apply(wanted, around, believed_absent)
+            return await self._apply(wanted, around, believed_absent, read)
         except (Conflict, AlreadyExists, Throttled, Unauthorized):
             raise
         except ApiError as error:
             raise _explained(error, wanted.key.name) from None
 
-    async def _apply(self, wanted: Wanted, around: Surroundings, believed_absent: bool) -> WriteResult:
+    async def _apply(
+        self, wanted: Wanted, around: Surroundings, believed_absent: bool, read: KubeObject | None
+    ) -> WriteResult:
         make_plan = plan_merge if wanted.policy == "Merge" else plan_owner
-        live = None if believed_absent else await self.read(wanted.key)
+        live = read
+        if live is None and not believed_absent:
+            live = await self.read(wanted.key)
         for attempt in range(_TRIES):
             plan = make_plan(wanted, live, around)
             try:

@@ -74,9 +74,13 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The connection is closed within the line after so many whole ones."""
+    """The answer ends within the line after so many whole ones.
+
+    The connection is closed, or, ``politely``, the answer is declared complete as some intermediaries do.
+    """
 
     lines: int = 0
+    politely: bool = False
 
     async def __call__(self, exchange: Exchange, proceed: Proceed) -> None:
         await exchange.forward()
@@ -85,6 +89,8 @@ class Cut:
         async for line in exchange.lines():
             if count == self.lines:
                 await exchange.send(line[: len(line) // 2])
+                if self.politely:
+                    await exchange.end()
                 exchange.close()
             await exchange.send(line)
             count += 1

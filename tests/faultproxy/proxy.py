@@ -129,6 +129,15 @@ class FaultProxy:
         assert self.tls is not None
         certificate.configure_cert(self.tls)
 
+    def drop_idle(self) -> None:
+        """Close the connections that carry nothing, as servers do after a while.
+
+        (A client that measures idleness in real time keeps them for ever where time is virtual.)
+        """
+        busy = {each._connection for each in self._open}
+        for connection in self._connections - busy:
+            connection.close()
+
     async def server_of(self, connection: Connection) -> Streams:
         """The connection to the server behind that belongs to a client's."""
         if connection.server is None:

@@ -182,6 +182,7 @@ async def test_a_new_certificate_authority_is_trusted_without_a_restart(world: W
         assert proxy.open() == old, "nobody tore the streams down"
         for round_ in range(4):
             await asyncio.sleep(120)
+            proxy.drop_idle()
             await world.create(entry, "A", name=f"late{round_}", target=f"late{round_}")
             await synced(world, 5 if round_ else 40, f"late{round_}")
         assert set(proxy.open()).isdisjoint(old)

@@ -68,11 +68,14 @@ async def test_established_watches_that_are_forgotten_without_a_word_are_given_u
 
 
 @behaviour_with(start=False)
-async def test_a_watch_cut_within_a_line_goes_on_at_once_and_invents_nothing(world: World) -> None:
+@pytest.mark.parametrize("politely", [False, True])
+async def test_a_watch_cut_within_a_line_goes_on_at_once_and_invents_nothing(
+    world: World, politely: bool
+) -> None:
     """B7: half an event is no event, and the version stands still."""
     async with proxied(world) as proxy:
         await watching(proxy)
-        rules = [proxy.on("WATCH", path).do(Cut(), times=1) for path in (PSONO_SECRETS, SECRETS)]
+        rules = [proxy.on("WATCH", path).do(Cut(politely=politely), times=1) for path in (PSONO_SECRETS, SECRETS)]
         for each in proxy.open():
             each.abandon()
         await asyncio.sleep(2)

@@ -50,3 +50,30 @@ trees = st.recursive(
 @given(trees)
 def test_what_is_json_is_read(tree: object) -> None:
     assert parse_json(json.dumps(tree, ensure_ascii=True).encode()) == tree
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"{" + b",".join(b'"%x":[]' % number for number in range(200_000)) + b"}",
+        b"[" + b",".join([b"{}"] * 200_000) + b"]",
+        b"[" * 200_000,
+    ],
+)
+def test_a_document_of_too_many_parts_is_refused_before_anything_is_built(document: bytes) -> None:
+    """N6: a megabyte of brackets becomes a hundred of objects."""
+    with pytest.raises(NotJson):
+        parse_json(document)
+
+
+@pytest.mark.parametrize("filler", [b"[{,", b'\\"[,', b"\\\\"])
+def test_what_stands_in_a_text_is_no_part(filler: bytes) -> None:
+    document = b'{"a": "' + filler * 200_000 + b'"}'
+    assert parse_json(document) == json.loads(document)
+
+
+@pytest.mark.parametrize("filler", [b'\\"', b'"', b'"\\'])
+def test_a_text_without_an_end_is_refused_at_once(filler: bytes) -> None:
+    """Nothing in the counting goes back over what it has read."""
+    with pytest.raises(NotJson):
+        parse_json(b'{"a": "' + filler * 1_000_001)

@@ -77,6 +77,14 @@ def test_a_group_that_joins_waits_for_none_of_the_retries_of_another() -> None:
     assert [delays.turn(0.0, "b") for _ in range(10)] == [0.0] * 10
 
 
+def test_groups_that_fail_together_share_the_rate_of_one_bucket() -> None:
+    """E4: twenty groups with two hundred retries each need as long as one with four thousand."""
+    delays = RetryDelays(random.Random(1), 10.0, 100)
+    due = [delays.turn(0.0, f"ns-{n % 20}") for n in range(4000)]
+    for start in range(0, 400, 50):
+        assert sum(start <= each < start + 50 for each in due) <= 10 * 50 * 1.1 + 100 * (start == 0)
+
+
 @given(st.lists(st.tuples(st.floats(0, 2), st.sampled_from("abcd")), min_size=1, max_size=400))
 @settings(max_examples=100, deadline=None)
 def test_all_groups_together_stay_near_the_rate_of_the_bucket(steps: list[tuple[float, str]]) -> None:
@@ -162,6 +170,21 @@ async def test_one_namespace_alone_has_the_workers_of_the_setting_and_no_more() 
         assert reconciler.running == 32, "a worker that the limit had kept waiting was woken"
         controller.shut_down()
         await controller.cancel_rest()
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime
+async def test_a_waiter_that_the_limit_kept_is_woken_when_there_is_room() -> None:
+    """E6: also when the worker that made room does not come back for more."""
+    queue = WorkQueue("things", VirtualClock(), random.Random(1), limit=1)
+    queue.add(ObjectKey("a", "1"))
+    queue.add(ObjectKey("a", "2"))
+    first = await queue.get()
+    waiting = asyncio.create_task(queue.get())
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    queue.done(first)
+    assert await asyncio.wait_for(waiting, 1) == ObjectKey("a", "2")
 
 
 @pytest.mark.asyncio

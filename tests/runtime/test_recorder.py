@@ -21,7 +21,7 @@ from psono_operator.runtime.errors import (
     Unreachable,
 )
 from psono_operator.runtime.gate import NotLeader
-from psono_operator.runtime.recorder import EventRecorder
+from psono_operator.runtime.recorder import ENDING_SECONDS, EventRecorder
 from psono_operator.runtime.resources import KubeObject, ObjectKey, Resource
 from tests.runtime.objects import make_object
 from tests.virtualtime import VirtualClock
@@ -292,3 +292,20 @@ async def test_flush_waits_for_what_was_told_but_not_for_ever() -> None:
         assert await stage.recorder.flush(10)
         assert len(stage.api.creates) == 2
         assert asyncio.get_running_loop().time() == pytest.approx(4, abs=0.1)
+
+
+async def test_an_ending_namespace_is_told_nothing_more() -> None:
+    """H6: one refusal is enough for all its objects; other namespaces hear as before, and it later, too."""
+    stage = Stage()
+    stage.api.failures = [Forbidden("POST", 403, causes=[Cause("NamespaceTerminating", "")])]
+    async with stage.running():
+        for name in ("x", "y", "z"):
+            stage.tell(name, namespace="ending")
+        stage.tell("x", namespace="lively")
+        await asyncio.sleep(1)
+        told = [each["metadata"]["namespace"] for each in stage.api.creates]
+        assert told == ["ending", "lively"]
+        await asyncio.sleep(ENDING_SECONDS + 60)
+        stage.tell("x", namespace="ending")
+        await asyncio.sleep(1)
+        assert len(stage.api.creates) == 3, "a namespace of that name may have been made anew"

@@ -238,3 +238,57 @@ def replay(heard: dict[ObjectKey, KubeObject], told: list[Notification]) -> None
                 heard[notification.key] = new
             case Deleted(last=last):
                 assert heard.pop(notification.key) is last
+
+
+# -- N6: in slices ----------------------------------------------------------------------------------------
+
+
+def several(count: int, version: int = 1, *, colour: str = "red") -> list[KubeObject]:
+    return [coloured(f"x{number}", version, colour) for number in range(count)]
+
+
+@pytest.mark.parametrize("namespace", [None, "a"])
+@pytest.mark.parametrize("changed", [0, 3, 900])
+def test_a_replace_in_slices_shows_the_old_content_until_its_last_step(
+    namespace: str | None, changed: int
+) -> None:
+    """C1, N6: few changes and many, a whole store and one of its namespaces."""
+    store = make_store()
+    old = several(1000)
+    store.replace(old, namespace=namespace)
+    if namespace:
+        store.replace([make_object("other", namespace="b")], namespace="b")
+    vanished = min(changed, 50)
+    new = several(changed, 2, colour="blue") + old[changed : 1000 - vanished]
+    steps = store.replacing(new, namespace=namespace)
+    slices, changes = 0, None
+    reds = store.by_index("colour", "red")
+    while changes is None:
+        try:
+            next(steps)
+        except StopIteration as end:
+            changes = end.value
+            break
+        slices += 1
+        assert store.by_index("colour", "red") == reds
+        assert store.by_index("colour", "blue") == frozenset()
+        assert len(list(store.list("a"))) == 1000
+    assert slices >= 4
+    assert len(changes) == changed + vanished
+    assert len(store.by_index("colour", "blue")) == changed
+    assert len(list(store.list("a"))) == 1000 - vanished
+    assert len(store) == 1000 - vanished + (1 if namespace else 0)
+    assert store.get(ObjectKey("a", f"x{changed}")) is old[changed], "unchanged is the same object as before"
+    store.verify()
+
+
+def test_a_replace_that_was_given_up_half_way_has_changed_nothing() -> None:
+    """F6: a cancelled informer leaves a store that is whole."""
+    store = make_store()
+    store.replace(several(1000))
+    steps = store.replacing(several(1000, 2, colour="blue"))
+    for _ in range(8):
+        next(steps)
+    steps.close()
+    assert len(store.by_index("colour", "red")) == 1000
+    assert store.by_index("colour", "blue") == frozenset()

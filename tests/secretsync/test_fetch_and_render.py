@@ -11,7 +11,13 @@ from psono_operator.api.spec import RemoteRef, parse_spec
 from psono_operator.psono.entry import Entry, EnvironmentVariable
 from psono_operator.psono.errors import Meaning, PsonoError, Refused, Unreachable
 from psono_operator.psono.secretbytes import SecretBytes
-from psono_operator.secretsync.fetch import READS_AT_ONCE, EntryReadFailed, fetch
+from psono_operator.secretsync.fetch import (
+    READ_BUDGET,
+    READS_AT_ONCE,
+    EntryReadFailed,
+    ReadsTooSlow,
+    fetch,
+)
 from psono_operator.secretsync.psono_source import PsonoEntry
 from psono_operator.secretsync.render import MappingFailed, TooMuchData, rendered
 from tests.secretsync.objects import mapping, psono_secret
@@ -20,8 +26,16 @@ from tests.secretsync.objects import mapping, psono_secret
 class Source:
     """Answers reads after a second each; ``broken`` ids fail."""
 
-    def __init__(self, broken: dict[str, PsonoError] | None = None) -> None:
+    def __init__(
+        self,
+        broken: dict[str, PsonoError] | None = None,
+        *,
+        delay: float = 1,
+        slow: dict[str, float] | None = None,
+    ) -> None:
         self.broken = broken or {}
+        self.delay = delay
+        self.slow = slow or {}
         self.reads: list[str] = []
         self.at_once = 0
         self.most_at_once = 0
@@ -31,7 +45,7 @@ class Source:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:
-            await asyncio.sleep(1)
+            await asyncio.sleep(self.slow.get(ref, self.delay))
         finally:
             self.at_once -= 1
         if ref in self.broken:
@@ -80,6 +94,29 @@ async def test_the_reported_failure_is_the_first_in_order() -> None:
         await fetch(source, IDS)
     assert (caught.value.secret_id, caught.value.error) == ("e1", REFUSED)
     assert str(caught.value).startswith("entry e1: ")
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime
+@pytest.mark.parametrize("entries", [1, 200])
+async def test_reads_that_take_too_long_are_given_up_in_time_to_say_so(entries: int) -> None:
+    """F6: a reconcile that is cut off from outside could not report it."""
+    source = Source(delay=60 if entries == 1 else 1)
+    with pytest.raises(ReadsTooSlow, match=f"^{entries} Psono entr") as caught:
+        await fetch(source, [f"e{number}" for number in range(entries)])
+    assert asyncio.get_running_loop().time() == pytest.approx(READ_BUDGET)
+    assert source.at_once == 0
+    assert str(caught.value) == str(ReadsTooSlow(entries))
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime
+async def test_a_known_failure_is_reported_rather_than_the_time_it_took() -> None:
+    """I5."""
+    source = Source({"e0": REFUSED}, slow={"e1": 60})
+    with pytest.raises(EntryReadFailed) as caught:
+        await fetch(source, ["e0", "e1"])
+    assert caught.value.secret_id == "e0"
 
 
 @pytest.mark.asyncio
