@@ -99,7 +99,7 @@ def _text(data: Mapping[str, bytes], key: str, role: Role) -> str:
     if value is None:
         raise MissingCredential(role, key, "is missing; add it")
     try:
-        text: str | None = value.decode("utf-8").strip()
+        text: str | None = value.decode("utf-8-sig").strip()  # some editors put a mark there
     except UnicodeDecodeError:
         text = None
     if text is None:

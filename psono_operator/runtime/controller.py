@@ -29,6 +29,9 @@ from psono_operator.runtime.workqueue import Priority, ShutDown, WorkQueue
 
 _log = logging.getLogger(__name__)
 
+LONGEST_WAIT = 180.0
+"""Seconds; what a server or a proxy asks for beyond that is not believed (M1)."""
+
 Predicate = Callable[[Notification], bool]
 """Pure: whether a notification is worth a reconcile."""
 
@@ -347,7 +350,7 @@ class Controller:
                 delay = self._queue.retry(key, first=error.first, cap=error.cap, at_least=error.at_least)
             case Throttled():
                 # With jitter, or all that were put off together come back together (M1).
-                floor = (error.retry_after or 0.0) * self._rng.uniform(1.0, 1.25)
+                floor = min(error.retry_after or 0.0, LONGEST_WAIT) * self._rng.uniform(1.0, 1.25)
                 delay = self._queue.retry(key, at_least=floor)
             case KubeError():
                 delay = self._queue.retry(key)

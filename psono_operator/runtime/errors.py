@@ -31,6 +31,9 @@ MESSAGE_LIMIT = 512
 """Characters of a server's message that are kept."""
 
 
+_DAY = 86400
+
+
 class KubeError(Exception):
     """Base of everything that talking to the Kubernetes API raises."""
 
@@ -151,7 +154,7 @@ def error_from_status(
         if isinstance(cause, Mapping)
     ]
     if retry_after is None and isinstance(details.get("retryAfterSeconds"), int):
-        retry_after = float(details["retryAfterSeconds"])
+        retry_after = float(max(0, min(details["retryAfterSeconds"], _DAY)))  # any number may stand there
     message = "" if sensitive else _text(status.get("message"))
     return _class_for(code, reason, retry_after)(
         request,

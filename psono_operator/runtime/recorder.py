@@ -234,15 +234,13 @@ class EventRecorder:
                     await self._clock.sleep(RETRY_SECONDS)
                     continue
                 _log.warning("event %s dropped: %s", series.name, error)
-            except NotLeader:
-                pass  # followers tell nothing
+            except (NotLeader, NotFound):
+                pass  # followers tell nothing; and a namespace that is gone takes its events along
             except Forbidden as error:
                 if error.namespace_terminating:  # the namespace goes, and its events with it (H6)
                     self._ending[series.name.namespace] = self._clock.monotonic() + ENDING_SECONDS
                 else:
                     _log.warning("event %s dropped: %s", series.name, error)
-            except NotFound:
-                pass  # the namespace is gone
             except KubeError as error:
                 _log.warning("event %s dropped: %s", series.name, error)
             except Exception as error:  # noqa: BLE001 - an event is worth no one's failure (I6)

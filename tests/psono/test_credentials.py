@@ -136,7 +136,7 @@ def test_an_id_that_is_no_uuid_is_refused_without_being_shown(written: str) -> N
     assert_value_free(caught.value, written)
 
 
-@pytest.mark.parametrize("written", [HEX, HEX.upper(), f" {HEX}\n", f"\t{HEX}\r\n"])
+@pytest.mark.parametrize("written", [HEX, HEX.upper(), f" {HEX}\n", f"\t{HEX}\r\n", f"\ufeff{HEX}"])
 def test_a_secret_key_is_64_hexadecimal_digits_of_either_case(written: str) -> None:
     """Quirk Q17, and B5 of the fault log for the last newline."""
     assert parse(apiSecretKey=written.encode()).api_secret_key.reveal() == bytes.fromhex(HEX)

@@ -110,3 +110,10 @@ def test_a_terminating_namespace_is_told_from_other_refusals() -> None:
     )
     assert error_from_status("POST /x", 403, terminating).namespace_terminating
     assert not error_from_status("POST /x", 403, status("Forbidden")).namespace_terminating
+
+
+@pytest.mark.parametrize(("asked", "seconds"), [(3, 3.0), (-5, 0.0), (10**400, 86400.0)])
+def test_no_number_in_a_status_makes_a_wait_that_never_ends(asked: int, seconds: float) -> None:
+    """M1."""
+    error = error_from_status("GET /x", 429, status("TooManyRequests", retryAfterSeconds=asked))
+    assert error.retry_after == seconds
