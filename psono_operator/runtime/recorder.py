@@ -214,6 +214,9 @@ class EventRecorder:
             while self._queue:
                 series = self._queue.popleft()
                 series.queued = False
+                if self._ending.get(series.name.namespace, 0.0) > self._clock.monotonic():
+                    self._give_up(series)
+                    continue
                 await self._send(series)
                 # The first repeat may have come while the create was on its way.
                 if series.sent == 1 and series.count > 1 and not series.queued:
@@ -225,8 +228,6 @@ class EventRecorder:
     async def _send(self, series: _Series) -> None:
         """A few tries; what then still fails is dropped."""
         for attempt in range(1, TRIES + 1):
-            if self._ending.get(series.name.namespace, 0.0) > self._clock.monotonic():
-                break
             try:
                 await self._send_once(series)
             except (Unreachable, ServerError, Throttled) as error:
@@ -248,6 +249,9 @@ class EventRecorder:
             else:
                 return
             break
+        self._give_up(series)
+
+    def _give_up(self, series: _Series) -> None:
         self.dropped += 1
         if series.sent == 0 and self._series.get(series.key) is series:
             del self._series[series.key]  # the next one is a first again

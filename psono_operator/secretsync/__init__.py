@@ -10,6 +10,7 @@ In the order in which data flows:
 ``psono_source``, ``refusals``                 Psono as that backend, and what its bare refusals mean
 ``fetch``, ``render``                          entries, once each; then all values or none
 ``target``, ``secrettypes``, ``managedkeys``, ``provenance``   what a target is, and whose its keys are
+``delivery``                                   a visit's values on their way, if they are still asked for
 ``owner_policy``, ``merge_policy``, ``writer`` may it be written, and with which single request
 ``release``, ``releaser``, ``cleanup``         letting go of targets, and of the PsonoSecret itself
 ``outcome``, ``failures``, ``attempts``        what happened, in the documented words, and what follows

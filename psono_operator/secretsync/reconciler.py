@@ -22,13 +22,12 @@ from psono_operator.api.status import SyncedEntry, SyncedTarget
 from psono_operator.runtime.client import KubeClient
 from psono_operator.runtime.clock import Clock
 from psono_operator.runtime.controller import Result, RetryError, TerminalError
-from psono_operator.runtime.errors import Forbidden, KubeError
+from psono_operator.runtime.errors import Conflict, Forbidden, KubeError, Throttled
 from psono_operator.runtime.gate import NotLeader
 from psono_operator.runtime.ownwrites import OwnWrites
 from psono_operator.runtime.resources import (
     KubeObject,
     ObjectKey,
-    generation_of,
     is_deleting,
     key_of,
     uid_of,
@@ -37,9 +36,10 @@ from psono_operator.runtime.resources import (
 from psono_operator.runtime.store import StoreView
 from psono_operator.secretsync.attempts import after_check, after_failure, after_success, cleanup_again
 from psono_operator.secretsync.cleanup import Cleanup
+from psono_operator.secretsync.delivery import Delivery
 from psono_operator.secretsync.failures import FIRST_DELAY, REPORTED, failure_of
 from psono_operator.secretsync.fetch import fetch
-from psono_operator.secretsync.finalizer import Vanished, add_finalizer, live
+from psono_operator.secretsync.finalizer import Vanished, add_finalizer
 from psono_operator.secretsync.memory import Memory, Seen
 from psono_operator.secretsync.need import (
     Cause,
@@ -53,12 +53,12 @@ from psono_operator.secretsync.need import (
 from psono_operator.secretsync.outcome import CleanedUp, Failed, Synced, good_message
 from psono_operator.secretsync.render import rendered
 from psono_operator.secretsync.reporter import Reporter
-from psono_operator.secretsync.schedule import PEACEFUL_REPAIRS, SOON
+from psono_operator.secretsync.schedule import SOON
 from psono_operator.secretsync.source import SourceBusy
 from psono_operator.secretsync.sources import OpenSource, SourceRegistry
-from psono_operator.secretsync.target import Wanted, decoded
+from psono_operator.secretsync.target import decoded
 from psono_operator.secretsync.visit import Visit, inputs_of, look
-from psono_operator.secretsync.writer import TargetWriter, WriteResult, Written
+from psono_operator.secretsync.writer import TargetWriter, Written
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +88,7 @@ class PsonoSecretReconciler:
     ) -> None:
         """``psono_secrets`` and ``secrets`` are the caches; of Secrets, metadata only."""
         self._client = client
+        self._delivery = Delivery(client, psono_secrets, writer, reporter)
         self._psono_secrets = psono_secrets
         self._secrets = secrets
         self._sources = sources
@@ -106,6 +107,14 @@ class PsonoSecretReconciler:
             return await self._forget(key)
         if self._own_writes.is_stale(obj):
             return Result(requeue_after=STALE_WAIT)
+        try:
+            return await self._visit(obj)
+        except (Conflict, Throttled):
+            raise
+        except KubeError as error:
+            raise self._soon_enough(obj, error) from None
+
+    async def _visit(self, obj: KubeObject) -> Result:
         visit: Visit | None = None
         try:
             if is_deleting(obj):
@@ -124,7 +133,10 @@ class PsonoSecretReconciler:
         except Exception as error:
             # A fault of our own must be seen in the status too; the traceback goes without values (F8).
             log.error(
-                "unexpected %s while synchronizing %s", type(error).__name__, key, exc_info=_place(error)
+                "unexpected %s while synchronizing %s",
+                type(error).__name__,
+                key_of(obj),
+                exc_info=_place(error),
             )
             await self._failed(obj, visit, error)
 
@@ -146,18 +158,18 @@ class PsonoSecretReconciler:
     async def _synchronize(self, visit: Visit, cause: Cause) -> Result:
         spec, before = visit.spec, self._memory.get(visit.key, visit.inputs.uid)
         if visit.cached_target is None and visit.around.known:
-            visit.obj = await self._still_wanted(visit)
+            visit.obj = await self._delivery.check_live(visit)
         async with self._lease(visit) as opened:
             entries = await fetch(opened.source, spec.secret_ids)
             data = rendered(spec, entries)
-        written = await self._write(visit, data)
+        written = await self._delivery.deliver(visit, data)
         leftover = await self._cleanup.release_leftovers(visit.leftovers, visit.claimant)
         seen = after_success(
             visit.inputs, before, written.target, interval=spec.interval, source=visit.source,
             marks=self._memory.marks(data), mended=written.kind is not Written.UNCHANGED,
             now=self._clock.monotonic(),
         )  # fmt: skip
-        self._complain(visit, before, seen, written)
+        self._delivery.complain(visit, before, seen, written)
         if leftover:
             self._plan_cleanup(visit, seen, failures=1)
         outcome = Synced(
@@ -204,10 +216,10 @@ class PsonoSecretReconciler:
             data = {name: value for name, value in data.items() if name in seen.marks}
         if seen is None or not self._memory.matches(seen.marks, data):
             return Synchronize(Cause.DRIFT)
-        written = await self._write(visit, data, secret)
+        written = await self._delivery.deliver(visit, data, secret)
         now, mended = self._clock.monotonic(), written.kind is not Written.UNCHANGED
         after = after_check(visit.inputs, seen, written.target, mended=mended, now=now)
-        self._complain(visit, seen, after, written)
+        self._delivery.complain(visit, seen, after, written)
         self._memory.put(visit.key, after)
         return Wait(after.next_at - now)
 
@@ -231,53 +243,6 @@ class PsonoSecretReconciler:
         now, interval = self._clock.monotonic(), visit.spec.interval
         cleanup_again(seen, failures=failures, interval=interval, now=now, rng=self._rng)
 
-    def _complain(self, visit: Visit, before: Seen | None, seen: Seen, written: WriteResult) -> None:
-        """Somebody and we change the target in turns: say so once, when we begin to wait."""
-        if seen.repairs == PEACEFUL_REPAIRS > (before.repairs if before is not None else 0):
-            others = f" (field managers: {', '.join(written.managers)})" if written.managers else ""
-            note = f'Secret "{visit.target_key.name}" is changed again and again by somebody else{others}; '
-            self._reporter.warn(visit.obj, "TargetContested", note + "repairs now wait longer each time")
-
-    def _check_still_asked_for(self, visit: Visit) -> None:
-        """Reading may have taken long. Raises Vanished when the object was changed or deleted meanwhile.
-
-        The change has queued the key again, so nothing is lost by giving up here (rules F6, H4).
-        """
-        now = self._psono_secrets.get(visit.key)
-        asked = (visit.inputs.uid, visit.inputs.generation)
-        if now is None or is_deleting(now) or (uid_of(now), generation_of(now)) != asked:
-            raise Vanished
-
-    async def _write(
-        self, visit: Visit, data: dict[str, bytes], read: KubeObject | None = None
-    ) -> WriteResult:
-        self._check_still_asked_for(visit)
-        target = visit.spec.target
-        written = await self._writer.apply(
-            Wanted(visit.target_key, target.type, target.creation_policy, visit.claimant, data),
-            visit.around,
-            believed_absent=visit.cached_target is None,
-            read=read,
-        )
-        if written.dropped:
-            note = f'Secret "{target.name}" existed and was taken over; keys dropped: '
-            self._reporter.warn(visit.obj, "TargetTakenOver", note + ", ".join(written.dropped))
-        if written.taken:
-            note = f'Secret "{target.name}" had values of nobody in particular, now replaced, for keys: '
-            self._reporter.warn(visit.obj, "KeysTakenOver", note + ", ".join(written.taken))
-        return written
-
-    async def _still_wanted(self, visit: Visit) -> KubeObject:
-        """The PsonoSecret, live: a target we knew is gone, and perhaps its deletion has begun (rule H4)."""
-        obj = await live(self._client, visit.obj)
-        if (
-            is_deleting(obj)
-            or uid_of(obj) != visit.inputs.uid
-            or generation_of(obj) != visit.inputs.generation
-        ):
-            raise Vanished  # the news is on its way through the watch
-        return obj
-
     async def _failed(self, obj: KubeObject, visit: Visit | None, error: Exception) -> NoReturn:
         """Report a failed attempt and say when the next one is. ``visit`` is None where looking failed."""
         if visit is None:
@@ -298,6 +263,13 @@ class PsonoSecretReconciler:
         if failure.retry in FIRST_DELAY:
             raise RetryError(summary, first=delay, cap=delay, at_least=delay) from None
         raise TerminalError(summary, requeue_after=delay if math.isfinite(delay) else None) from None
+
+    def _soon_enough(self, obj: KubeObject, error: KubeError) -> Exception:
+        """``error``; where only the status could not be written, it holds up no further attempt."""
+        seen = self._memory.get(key_of(obj), uid_of(obj))
+        if seen is None or seen.unreported is None or not math.isfinite(seen.next_at):
+            return error
+        return RetryError(str(error), cap=max(1.0, seen.next_at - self._clock.monotonic()))
 
     async def _forget(self, key: ObjectKey) -> Result:
         self._memory.forget(key)

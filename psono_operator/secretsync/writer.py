@@ -22,7 +22,7 @@ from psono_operator.runtime.errors import (
     Throttled,
     Unauthorized,
 )
-from psono_operator.runtime.resources import KubeObject, ObjectKey
+from psono_operator.runtime.resources import KubeObject, ObjectKey, metadata_of
 from psono_operator.secretsync.merge_policy import plan_merge
 from psono_operator.secretsync.owner_policy import plan_owner
 from psono_operator.secretsync.resources import SECRETS
@@ -62,7 +62,7 @@ class WriteResult:
     taken: tuple[str, ...] = ()
     """Keys that nobody managed and whose value was replaced."""
     managers: tuple[str, ...] = ()
-    """Other field managers that had written the target."""
+    """Other field managers that had written the target before we did."""
 
 
 class TargetWriter:
@@ -105,14 +105,15 @@ class TargetWriter:
             try:
                 match plan:
                     case Create(body):
-                        return _result(Written.CREATED, await self._client.create(SECRETS, body))
+                        return _result(Written.CREATED, live, await self._client.create(SECRETS, body))
                     case Replace(body, dropped):
-                        return _result(Written.UPDATED, await self._client.replace(SECRETS, body), dropped)
+                        replaced = await self._client.replace(SECRETS, body)
+                        return _result(Written.UPDATED, live, replaced, dropped)
                     case Patch(body, taken):
                         patched = await self._client.patch(SECRETS, wanted.key, body, PatchKind.MERGE)
-                        return _result(Written.UPDATED, patched, taken=taken)
+                        return _result(Written.UPDATED, live, patched, taken=taken)
                     case Leave():
-                        return _result(Written.UNCHANGED, live or {})
+                        return _result(Written.UNCHANGED, live, live or {})
                     case Refuse(message):
                         raise TargetRefused(message)
             except (AlreadyExists, Conflict, NotFound) as error:
@@ -124,12 +125,15 @@ class TargetWriter:
 
 
 def _result(
-    kind: Written, secret: KubeObject, dropped: tuple[str, ...] = (), taken: tuple[str, ...] = ()
+    kind: Written,
+    before: KubeObject | None,
+    after: KubeObject,
+    dropped: tuple[str, ...] = (),
+    taken: tuple[str, ...] = (),
 ) -> WriteResult:
-    metadata = secret.get("metadata", {})
-    managers = {str(each.get("manager", "")) for each in metadata.get("managedFields") or ()}
-    others = tuple(sorted(managers - {"", OPERATOR}))
-    return WriteResult(kind, {"metadata": metadata}, dropped, taken, others)
+    fields = metadata_of(before or {}).get("managedFields") or ()
+    others = tuple(sorted({str(each.get("manager", "")) for each in fields} - {"", OPERATOR}))
+    return WriteResult(kind, {"metadata": metadata_of(after)}, dropped, taken, others)
 
 
 def _explained(error: ApiError, name: str) -> Exception:

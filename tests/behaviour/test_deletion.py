@@ -326,7 +326,7 @@ async def test_a_deleted_namespace_goes_quickly_and_quietly(world: World, psono_
     await world.call("DELETE", f"/api/v1/namespaces/{world.namespace}")
 
     async def released() -> bool:
-        return (await world.get(world.psono_secrets_path()))["items"] == []
+        return bool((await world.get(world.psono_secrets_path()))["items"] == [])
 
     await world.eventually(released, within=30)
     # The rest is the namespace controller's, and the real one looks again only every few seconds.

@@ -56,7 +56,10 @@ async def test_retry_after_may_be_a_date(world: World) -> None:
 
 @behaviour_with(only="sandbox", start=False)
 async def test_an_hour_is_not_slept_through_in_a_worker(world: World) -> None:
-    """Retry-After 3600 on one object: another is worked on at once, even by a single worker."""
+    """Retry-After 3600 on one object: another is worked on at once, even by a single worker.
+
+    Nobody is taken at their word for that long, either: the wait is cut to a few minutes.
+    """
     async with proxied(world, workers="1") as proxy:
         await watching(proxy)
         rule = proxy.on("PATCH", "*/psonosecrets/slow").do(Answer(429, "TooManyRequests", "3600"))
@@ -67,9 +70,9 @@ async def test_an_hour_is_not_slept_through_in_a_worker(world: World) -> None:
         await world.create(entry, "A")
         await synced(world, 2)
         await asyncio.sleep(3000)
-        assert rule.hits == 1
+        assert 3000 / 400 <= rule.hits <= 1 + 3000 / 180
         rule.off()
-        await synced(world, 700, "slow")
+        await synced(world, 400, "slow")
 
 
 @behaviour_with(only="sandbox", start=False)

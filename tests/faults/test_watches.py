@@ -75,7 +75,9 @@ async def test_a_watch_cut_within_a_line_goes_on_at_once_and_invents_nothing(
     """B7: half an event is no event, and the version stands still."""
     async with proxied(world) as proxy:
         await watching(proxy)
-        rules = [proxy.on("WATCH", path).do(Cut(politely=politely), times=1) for path in (PSONO_SECRETS, SECRETS)]
+        rules = [
+            proxy.on("WATCH", path).do(Cut(politely=politely), times=1) for path in (PSONO_SECRETS, SECRETS)
+        ]
         for each in proxy.open():
             each.abandon()
         await asyncio.sleep(2)
@@ -189,7 +191,6 @@ async def test_a_load_balancer_that_cuts_idle_streams_is_no_event(
 
     When the cut is silent they come when the watch is given up, as nobody can know better.
     """
-    caplog.set_level(logging.INFO)
     async with proxied(world) as proxy:
         proxy.on("WATCH").do(IdleCut(45, silently=silently))
         entry = world.entry(A="canary-a")

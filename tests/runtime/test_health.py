@@ -12,6 +12,7 @@ from psono_operator.runtime.health import (
     HealthChecks,
     informer_progress,
     informer_synced,
+    queue_progress,
     workers_progress,
 )
 from psono_operator.runtime.informer import Informer
@@ -119,3 +120,40 @@ async def test_a_worker_that_does_not_come_back_fails_liveness() -> None:
     assert health.liveness().lines[1] == "[-]controller-things-workers failed: a reconcile has run for 121 s"
     controller.shut_down()
     await running
+
+
+async def test_a_due_key_that_a_waiting_worker_does_not_get_fails_liveness() -> None:
+    """N3: a lost wake-up would leave an operator that looks idle; what waits for its turn or its time does not."""
+    clock = VirtualClock()
+    queue = WorkQueue("things", clock, Jitterless())
+    health = HealthChecks()
+    health.add_liveness(queue_progress(queue, 300))
+    waiting = asyncio.create_task(queue.get())
+    await asyncio.sleep(1000)
+    assert health.liveness().ok, "there is nothing to do"
+    queue._wake = lambda count: None  # type: ignore[method-assign]
+    queue.add(key("x"))
+    await asyncio.sleep(299)
+    assert health.liveness().ok
+    await asyncio.sleep(2)
+    line = "[-]queue-things-progress failed: a key has been due for 301 s, and a worker waits"
+    assert health.liveness().lines[1] == line
+    waiting.cancel()
+    await asyncio.wait([waiting])
+
+
+async def test_a_timer_that_was_lost_fails_liveness() -> None:
+    """N3."""
+    queue = WorkQueue("things", VirtualClock(), Jitterless())
+    health = HealthChecks()
+    health.add_liveness(queue_progress(queue, 300))
+    waiting = asyncio.create_task(queue.get())
+    await asyncio.sleep(1)
+    queue._arm = lambda now: None  # type: ignore[method-assign]
+    queue.add_after(key("x"), 100)
+    await asyncio.sleep(390)
+    assert health.liveness().ok
+    await asyncio.sleep(20)
+    assert not health.liveness().ok
+    waiting.cancel()
+    await asyncio.wait([waiting])

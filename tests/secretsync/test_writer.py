@@ -108,12 +108,11 @@ async def test_a_missing_namespace_is_no_race() -> None:
 
 
 async def test_the_result_holds_metadata_and_no_value() -> None:
-    """F8; and it names who else wrote the target (C3)."""
-    stored = secret(
-        data={"A": b"canary"},
-        managedFields=[fields("psono-kubernetes-operator", keys=["A"]), fields("bot"), fields("kubectl")],
-    )
-    result = await apply(ScriptedClient(stored), wanted({"A": b"canary"}), absent=True)
+    """F8; and it names who else had written the target (C3)."""
+    records = [fields("psono-kubernetes-operator", keys=["A"]), fields("bot"), fields("kubectl")]
+    found = secret(data={"A": b"0"}, ownerReferences=[OURS], managedFields=records)
+    stored = secret(data={"A": b"canary"}, ownerReferences=[OURS], managedFields=records)
+    result = await apply(ScriptedClient(found, stored), wanted({"A": b"canary"}))
     assert result.target == {"metadata": stored["metadata"]}
     assert result.managers == ("bot", "kubectl")
     assert "Y2FuYXJ5" not in repr(result)
