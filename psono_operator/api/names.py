@@ -1,4 +1,4 @@
-"""Names that the cluster and its users rely on; none may change silently (DESIGN section 10)."""
+"""Names that the cluster and its users rely on; none may change silently (docs/architecture.md)."""
 
 from __future__ import annotations
 

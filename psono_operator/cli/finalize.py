@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from psono_operator.api import names
 from psono_operator.runtime.client import KubeClient
 from psono_operator.runtime.clock import LoopClock
-from psono_operator.runtime.errors import ConfigurationError, KubeError, NotFound
+from psono_operator.runtime.errors import ApiError, ConfigurationError, KubeError, NotFound
 from psono_operator.runtime.kubeconfig import discover_credentials
 from psono_operator.runtime.resources import KubeObject, Resource, is_deleting, key_of
 from psono_operator.runtime.store import Store
@@ -91,7 +91,7 @@ async def _release_all(client: KubeClient, options: Options) -> int:
         try:
             await cleanup.finalize(obj)
             print(f"{key_of(obj)} ({state}) released")
-        except (ReleaseFailed, FinalizerRefused) as error:
+        except (ReleaseFailed, FinalizerRefused, ApiError) as error:
             failed += 1
             print(f"{key_of(obj)} ({state}) not released: {error}", file=sys.stderr)
     if not held:

@@ -22,7 +22,7 @@ from psono_operator.secretsync.writer import NamespaceTerminating, TargetRefused
 
 
 class Retry(Enum):
-    """When to try again unless an input changes before (DESIGN section 4)."""
+    """When to try again unless an input changes before (docs/architecture.md)."""
 
     ON_CHANGE = "on change"
     INTERVAL = "interval"

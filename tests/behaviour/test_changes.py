@@ -697,7 +697,7 @@ async def test_credentials_that_do_not_exist_yet_are_no_target_either(world: Wor
 
 @behaviour
 async def test_a_target_that_somebody_names_as_credentials_stays_a_target(world: World) -> None:
-    """DESIGN section 3: nobody can block another one's target that way."""
+    """docs/architecture.md: nobody can block another one's target that way."""
     entry = await start(world, target="db")
     reference = {"secretRef": {"name": "db"}}
     await world.create(entry, "A", name="other", target="others", authentication=reference)

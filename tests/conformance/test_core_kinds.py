@@ -1,4 +1,4 @@
-"""Secrets, Leases, Events and Namespaces: what the server does to each (mechanics Q7, Q12, R5, R6, G6, I6)."""
+"""Secrets, Leases, Events and Namespaces: what the server does to each (rule Q7, Q12, R5, R6, G6, I6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deleting: preconditions, finalizers, propagation, namespaces (mechanics Q8, rules G5, H1, H4, H6, I4)."""
+"""Deleting: preconditions, finalizers, propagation, namespaces (rule Q8, rules G5, H1, H4, H6, I4)."""
 
 from __future__ import annotations
 

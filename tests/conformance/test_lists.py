@@ -1,4 +1,4 @@
-"""Lists: order, snapshots, pages, versions, selectors (mechanics Q2, Q10, rules A1 to A3)."""
+"""Lists: order, snapshots, pages, versions, selectors (rule Q2, Q10, rules A1 to A3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Creating, naming, replacing: revisions, generations and the errors about them (mechanics Q1, Q5 to Q7)."""
+"""Creating, naming, replacing: revisions, generations and the errors about them (rule Q1, Q5 to Q7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patches of every kind (mechanics Q5, R3, rules F2, G2, H2)."""
+"""Patches of every kind (rule Q5, R3, rules F2, G2, H2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The status subresource (mechanics Q6, Q11, rule I1)."""
+"""The status subresource (rule Q6, Q11, rule I1)."""
 
 from __future__ import annotations
 

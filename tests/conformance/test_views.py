@@ -1,4 +1,4 @@
-"""Metadata-only answers, Tables, and what the server says about itself (mechanics Q9, R1, rule D2)."""
+"""Metadata-only answers, Tables, and what the server says about itself (rule Q9, R1, rule D2)."""
 
 from __future__ import annotations
 

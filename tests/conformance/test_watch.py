@@ -1,4 +1,4 @@
-"""Watches: replay, live events, selectors, bookmarks, expiry (mechanics Q3, Q10, rules B1 to B3, A5)."""
+"""Watches: replay, live events, selectors, bookmarks, expiry (rule Q3, Q10, rules B1 to B3, A5)."""
 
 from __future__ import annotations
 

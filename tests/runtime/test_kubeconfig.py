@@ -1,4 +1,4 @@
-"""Kubeconfig files, and the order in which credentials are looked for (DESIGN section 3)."""
+"""Kubeconfig files, and the order in which credentials are looked for (docs/architecture.md)."""
 
 from __future__ import annotations
 

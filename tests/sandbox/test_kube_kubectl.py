@@ -1,4 +1,4 @@
-"""Real kubectl against the served sandbox: what a person types in the demo must work (mechanics Q12)."""
+"""Real kubectl against the served sandbox: what a person types in the demo must work (rule Q12)."""
 
 from __future__ import annotations
 

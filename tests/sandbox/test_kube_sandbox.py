@@ -1,4 +1,4 @@
-"""The sandbox as a whole: CRDs, tokens, the journal, its promises about values (mechanics Q11, Q12)."""
+"""The sandbox as a whole: CRDs, tokens, the journal, its promises about values (rule Q11, Q12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only the sandbox can do: time and expiry on command, on virtual time (mechanics Q2, Q3, Q12)."""
+"""What only the sandbox can do: time and expiry on command, on virtual time (rule Q2, Q3, Q12)."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def synced(inputs: Inputs, before: Seen | None, *, now: float, mended: bool = Tr
     ],
 )
 def test_each_class_of_failure_has_its_wait(failure: Failure, least: float, most: float) -> None:
-    """DESIGN section 4."""
+    """docs/architecture.md."""
     assert least <= failed(INPUTS, None, failure).next_at - 100 <= most
 
 

@@ -1,4 +1,4 @@
-"""One table: exception → documented reason, wait, words (DESIGN section 4)."""
+"""One table: exception → documented reason, wait, words (docs/architecture.md)."""
 
 from __future__ import annotations
 

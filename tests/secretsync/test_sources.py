@@ -101,7 +101,7 @@ async def test_a_version_is_read_once_for_everybody() -> None:
 
 
 async def test_a_new_version_with_equal_credentials_keeps_source_and_number() -> None:
-    """DESIGN section 3: changed credentials cause a read only when the parsed values differ."""
+    """docs/architecture.md: changed credentials cause a read only when the parsed values differ."""
     stage = Stage(key="a")
     before = await stage.number()
     stage.write("2", key="a", label="new")

@@ -1,4 +1,4 @@
-"""A Kubernetes API server in memory, faithful at the edges where controllers break (mechanics section Q)."""
+"""A Kubernetes API server in memory, faithful at the edges where controllers break (rules Q)."""
 
 from psono_operator.sandbox.kube.clock import Clock, SystemClock
 from psono_operator.sandbox.kube.journal import Entry, Journal

@@ -1,4 +1,4 @@
-"""Server-side apply and the bookkeeping of field managers (mechanics Q5, rule G2).
+"""Server-side apply and the bookkeeping of field managers (rule Q5, rule G2).
 
 Every write records who set which field in ``metadata.managedFields``; an apply merges a configuration,
 refuses to change what another manager holds unless forced, and removes what its own manager dropped.

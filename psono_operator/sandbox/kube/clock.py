@@ -1,7 +1,7 @@
 """The sandbox's door to time.
 
 Any object with these three methods will do, so that the server and the program under test can run on the
-same virtual clock (mechanics Q12).
+same virtual clock (rule Q12).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cells of Table answers: a small JSONPath, human ages, and the columns of built-in kinds (mechanics Q9).
+"""Cells of Table answers: a small JSONPath, human ages, and the columns of built-in kinds (rule Q9).
 
 The JSONPath is what printer columns use: fields, indexes, ``[*]`` and one filter of the form
 ``[?(@.field=="value")]``. Anything else is refused when the column is read.

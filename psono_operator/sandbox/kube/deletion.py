@@ -1,4 +1,4 @@
-"""What a DELETE does to one object: preconditions, finalizers, propagation (mechanics Q8, rules G5, H4).
+"""What a DELETE does to one object: preconditions, finalizers, propagation (rule Q8, rules G5, H4).
 
 Pure: given an object and the options, answer what is to be stored. The garbage collector, which acts on
 dependents later, is another module.

@@ -1,4 +1,4 @@
-"""What the server says about itself: versions, groups, resources (mechanics Q12).
+"""What the server says about itself: versions, groups, resources (rule Q12).
 
 Plain and aggregated discovery, both made from the registry. kubectl asks for the aggregated form first.
 """

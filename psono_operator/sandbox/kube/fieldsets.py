@@ -1,4 +1,4 @@
-"""Sets of fields: which fields a value has, what changed between two values, and FieldsV1 (mechanics Q5).
+"""Sets of fields: which fields a value has, what changed between two values, and FieldsV1 (rule Q5).
 
 A path is a tuple of FieldsV1 elements (``f:name``, ``k:{...}`` for an item of a list map, ``v:...`` for an
 item of a set). What kind of list a field is comes from the type's structural schema, and for metadata

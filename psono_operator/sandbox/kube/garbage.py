@@ -1,4 +1,4 @@
-"""The garbage collector and the namespace controller, as one pure step (mechanics Q8, rules H4, H6).
+"""The garbage collector and the namespace controller, as one pure step (rule Q8, rules H4, H6).
 
 :func:`plan` looks at all objects and answers what is to be done now; doing it and asking again until
 nothing is left is the sandbox's. So a test can stop the world between two steps.

@@ -1,4 +1,4 @@
-"""The requests a sandbox has seen, to assert on (mechanics Q12).
+"""The requests a sandbox has seen, to assert on (rule Q12).
 
 A body is kept for writes, so that a test can look at what was sent, but never one about Secrets.
 """

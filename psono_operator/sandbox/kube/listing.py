@@ -1,4 +1,4 @@
-"""Get and list: snapshots, pages, versions, selectors (mechanics Q2, Q10, A1, A2).
+"""Get and list: snapshots, pages, versions, selectors (rule Q2, Q10, A1, A2).
 
 A continued list is answered from the state of its first page, rebuilt out of history, so that pages never
 mix snapshots. A token whose state was compacted, or that was expired on command, is 410.

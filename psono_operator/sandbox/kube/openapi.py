@@ -1,4 +1,4 @@
-"""OpenAPI v3, as little as kubectl needs to validate, explain and patch (mechanics Q12).
+"""OpenAPI v3, as little as kubectl needs to validate, explain and patch (rule Q12).
 
 Custom resources show their own schema; built-in kinds show one that admits anything, but Secrets,
 ConfigMaps and Namespaces name their fields. There is no OpenAPI v2.

@@ -1,4 +1,4 @@
-"""JSON merge patch (RFC 7386) and JSON patch (RFC 6902), as the API server applies them (mechanics Q5).
+"""JSON merge patch (RFC 7386) and JSON patch (RFC 6902), as the API server applies them (rule Q5).
 
 Both answer a new value and leave their input alone. A JSON patch that does not fit, a failed ``test``
 included, is 422 and not 409 (rule F2).

@@ -1,4 +1,4 @@
-"""Reading the protobuf bodies in which kubectl creates built-in objects (mechanics Q12).
+"""Reading the protobuf bodies in which kubectl creates built-in objects (rule Q12).
 
 Since 1.36 ``kubectl create secret`` and ``create namespace`` send ``application/vnd.kubernetes.protobuf``.
 Only the messages of a short table are read, and answers are always JSON, which kubectl accepts.

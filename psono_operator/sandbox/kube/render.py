@@ -1,4 +1,4 @@
-"""What an answer looks like: whole objects, metadata only, or a Table, chosen by Accept (mechanics Q9, R1).
+"""What an answer looks like: whole objects, metadata only, or a Table, chosen by Accept (rule Q9, R1).
 
 Everything here is pure. Annotations stay in metadata-only answers, last-applied-configuration among them,
 as on a real server (rule D2).

@@ -1,4 +1,4 @@
-"""Stand-ins for the CEL rules of CRDs: rule text to Python function (mechanics Q11).
+"""Stand-ins for the CEL rules of CRDs: rule text to Python function (rule Q11).
 
 There is no CEL here. A rule whose text is not in the table makes installing its CRD fail, so a changed
 rule is noticed at once; the conformance suite holds the stand-ins against the real thing.

@@ -1,4 +1,4 @@
-"""Structural schemas: reading one, pruning and defaulting by it (mechanics Q11).
+"""Structural schemas: reading one, pruning and defaulting by it (rule Q11).
 
 A schema is compiled when its CRD is installed; what the sandbox would judge wrongly (an unknown rule, a
 ``$ref``, a keyword that it does not know) is refused then, so that it cannot be ignored later.

@@ -1,4 +1,4 @@
-"""Label and field selectors (mechanics Q10).
+"""Label and field selectors (rule Q10).
 
 Parsing follows apimachinery's ``labels.Parse`` and ``fields.ParseSelector``; a selector is a predicate
 over one object. Which fields a type can be selected by is told by the type.

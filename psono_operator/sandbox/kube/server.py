@@ -1,4 +1,4 @@
-"""The sandbox: an in-process Kubernetes API server, in memory (mechanics section Q).
+"""The sandbox: an in-process Kubernetes API server, in memory (rules Q).
 
 :class:`KubeSandbox` puts the parts together, serves them, and offers what no real server does on command:
 compaction, expired tokens, bookmarks, a garbage collector that can be stepped. Where it is simpler than

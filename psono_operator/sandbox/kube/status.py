@@ -1,4 +1,4 @@
-"""The errors of the API and the Status bodies they travel in (mechanics Q12).
+"""The errors of the API and the Status bodies they travel in (rule Q12).
 
 One exception, :class:`ApiError`, carries the HTTP code and the body. Message forms are those of a
 Kubernetes 1.36 API server. An ApiError's ``str`` names only the code and the reason, so that a traceback

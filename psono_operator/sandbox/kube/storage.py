@@ -1,4 +1,4 @@
-"""All objects, one global revision counter, and the history that watches replay (mechanics Q1, Q3).
+"""All objects, one global revision counter, and the history that watches replay (rule Q1, Q3).
 
 Like etcd, the storage knows tables, keys and revisions and refuses to know what an object means. Objects
 are never changed after they were put. Old states are rebuilt by undoing history, which is how a list is

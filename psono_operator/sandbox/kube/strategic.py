@@ -1,4 +1,4 @@
-"""Strategic merge patch for built-in kinds, as far as kubectl sends it (mechanics Q5).
+"""Strategic merge patch for built-in kinds, as far as kubectl sends it (rule Q5).
 
 Maps merge; the lists of a short table merge by key or as sets; other lists are replaced. Of the
 directives, ``$patch``, ``$deleteFromPrimitiveList``, ``$setElementOrder`` and ``$retainKeys`` are known.

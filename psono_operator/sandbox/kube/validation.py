@@ -1,4 +1,4 @@
-"""Validating a custom resource by its structural schema, with the API server's own words (mechanics Q11).
+"""Validating a custom resource by its structural schema, with the API server's own words (rule Q11).
 
 Order of the real server: the schema first, then list-map keys, then the rules unless an earlier error
 blocks them. On an update, errors about values that did not change are only warnings (ratcheting).

@@ -1,4 +1,4 @@
-"""Watches: replay, live events, bookmarks, expiry (mechanics Q3, Q10, rules B1 to B3, R4).
+"""Watches: replay, live events, bookmarks, expiry (rule Q3, Q10, rules B1 to B3, R4).
 
 A watch is an async iterator of (type, object); sending them is HTTP's business. ``sendInitialEvents`` is
 supported and can be refused like a server without the feature would.

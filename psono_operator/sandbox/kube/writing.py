@@ -1,4 +1,4 @@
-"""Create, replace, patch, delete: every write goes through here (mechanics Q1, Q5 to Q8, R3).
+"""Create, replace, patch, delete: every write goes through here (rule Q1, Q5 to Q8, R3).
 
 One pipeline for all kinds: decode, let the kind fold and default, validate, compare with what is stored,
 stamp, store. It refuses to know HTTP; errors are :class:`ApiError`.
@@ -355,7 +355,7 @@ class Writer:
 
 
 def _restrict(resource: ResourceType, old: Obj, new: Obj, subresource: str) -> Obj:
-    """Only what the endpoint may change: the status alone, or all but the status (mechanics Q6)."""
+    """Only what the endpoint may change: the status alone, or all but the status (rule Q6)."""
     if subresource:
         restricted: Obj = clone(old)
         restricted.pop("status", None)

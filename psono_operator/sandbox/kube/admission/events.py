@@ -1,4 +1,4 @@
-"""Events: one table, two APIs (mechanics I6).
+"""Events: one table, two APIs (rule I6).
 
 ``events.k8s.io/v1`` and ``v1`` show the same objects under different field names; stored is the ``v1``
 form, so that ``kubectl describe`` finds what a client of the new API wrote. The new API checks strictly.

@@ -1,4 +1,4 @@
-"""Leases: MicroTime stamps and the few checks of ``ValidateLease`` (mechanics Q12, K7)."""
+"""Leases: MicroTime stamps and the few checks of ``ValidateLease`` (rule Q12, K7)."""
 
 from __future__ import annotations
 

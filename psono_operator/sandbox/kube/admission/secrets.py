@@ -1,4 +1,4 @@
-"""Secrets and ConfigMaps: folding, encoding, types, immutability, size (mechanics Q7, R5, R6).
+"""Secrets and ConfigMaps: folding, encoding, types, immutability, size (rule Q7, R5, R6).
 
 The checks of the real ``ValidateSecret``; values are never quoted by a check of this module.
 """
