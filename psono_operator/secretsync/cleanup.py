@@ -1,7 +1,7 @@
 """Lets go of Secrets that are targets no longer, and of the PsonoSecret itself when it is deleted.
 
 Leftovers are found in the cache, not remembered: any Secret with our marks that is not the target. So any
-number of renames, policy changes and crashes converges (docs/architecture.md). Deletion needs neither Psono nor
+number of renames, policy changes and crashes converges. Deletion needs neither Psono nor
 the authentication Secret nor the target (rule H3).
 """
 

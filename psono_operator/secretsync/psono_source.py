@@ -1,7 +1,7 @@
 """Psono as a ``SecretSource``.
 
 Adds to the client what concerns a whole server or key: how many requests are under way at once; the pause a
-server asked for, which holds for everyone who reads from it (docs/architecture.md); a failure to reach it, which
+server asked for, which holds for everyone who reads from it; a failure to reach it, which
 those who were waiting for their turn share; and what a bare refusal means (``refusals``).
 """
 
