@@ -1,7 +1,8 @@
 """What this process remembers of each PsonoSecret between two visits.
 
 It can all be lost: after a restart the status says what is needed. No value is kept; to tell whether a
-touched target still holds what we wrote, each value's MAC under a random key of this process is. That key and the MACs never leave memory.
+touched target still holds what we wrote, each value's MAC under a random key of this process is. That key
+and the MACs never leave memory.
 """
 
 from __future__ import annotations
