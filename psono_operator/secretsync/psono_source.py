@@ -28,6 +28,8 @@ from psono_operator.secretsync.source import PATIENCE, SourceBusy
 
 READS_PER_KEY = 4
 """Requests under way at once with one API key."""
+SHARED_FOR = 5.0
+"""Seconds for which those who were turned away find what the others found: that the server is unreachable."""
 _THREAD_ABOVE = 1024 * 1024
 """Characters of ciphertext above which decryption would hold up the event loop (rule N6)."""
 
@@ -143,8 +145,9 @@ class PsonoSource:
         self._server_url = credentials.server_url
         self._key = credentials.api_secret_key
         self._turns = asyncio.Semaphore(READS_PER_KEY)
-        self._unreachable_since = -math.inf
+        self._unreachable_since = self._shared_until = -math.inf
         self._failure = ""
+        self._turned_away = False
         self._inspecting = asyncio.Lock()
         self._knowledge = KeyKnowledge()
 
@@ -172,6 +175,8 @@ class PsonoSource:
 
     async def _ask(self, request: Callable[[], Awaitable[_T]]) -> _T:
         asked_at = self._clock.monotonic()
+        if asked_at < self._shared_until:
+            raise NobodyThere(self._failure)
         await self._take_turn()
         try:
             self._sources.check_pause(self._server_url)
@@ -184,9 +189,12 @@ class PsonoSource:
             except Throttled as error:
                 raise self._paused(error) from None
             except Unreachable as error:
-                self._unreachable_since, self._failure = self._clock.monotonic(), str(error)
+                now = self._clock.monotonic()
+                self._unreachable_since, self._failure = now, str(error)
+                if self._turned_away:  # they come back soon, and each of them has a status to write
+                    self._shared_until, self._turned_away = now + SHARED_FOR, False
                 raise
-            self._unreachable_since = -math.inf
+            self._unreachable_since = self._shared_until = -math.inf
             return answer
         finally:
             self._turns.release()
@@ -197,6 +205,7 @@ class PsonoSource:
             async with asyncio.timeout(PATIENCE):
                 await self._turns.acquire()
         except TimeoutError:
+            self._turned_away = True
             raise SourceBusy from None
 
     async def _inspect_once(self) -> None:

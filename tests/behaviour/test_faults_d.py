@@ -148,6 +148,22 @@ async def test_hours_without_psono_end_by_themselves(world: World) -> None:
 
 
 @behaviour_with(only="sandbox")
+async def test_everybody_who_reads_from_a_silent_server_says_so_before_long(world: World) -> None:
+    """Faults D10 and H6: four at a time are asked for, and all get the same message soon after."""
+    world.psono.delay_seconds = 100
+    names = await many(world, 100)
+    await asyncio.sleep(45)
+    messages = set()
+    for name in names:
+        messages.add((await world.condition(name)).get("message", name))
+    assert len(messages) == 1, messages
+    assert "no whole answer in time" in messages.pop()
+    world.psono.heal()
+    await asyncio.sleep(320)
+    await all_ready(world, 100)
+
+
+@behaviour_with(only="sandbox")
 async def test_twenty_slow_entries_are_read_side_by_side(world: World) -> None:
     """Fault D14: half a second each, and all within three (four at a time)."""
     entries = [world.entry(A=f"canary-{number}") for number in range(20)]

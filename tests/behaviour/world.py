@@ -357,7 +357,8 @@ async def world(backend: str, request: pytest.FixtureRequest) -> AsyncIterator[W
             finally:
                 if stage.operator is not None:
                     assert await stage.stop() == 0
-                await stage.call("DELETE", f"/api/v1/namespaces/{namespace}", ok=False)
+                # The namespace is left to the end of the control plane: deleting it with finalizers in it
+                # and no operator would keep the namespace controller busy for the rest of the session.
         assert psono.forbidden == [], "nothing but reads (K9)"
 
 

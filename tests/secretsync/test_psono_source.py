@@ -12,7 +12,7 @@ from psono_operator.api.spec import RemoteRef, SecretRef
 from psono_operator.psono.errors import Refused, Throttled, Unreachable
 from psono_operator.psono.sessions import SessionPool
 from psono_operator.sandbox.psono import ApiKey, PsonoDouble
-from psono_operator.secretsync.psono_source import READS_PER_KEY, PsonoSource, PsonoSources
+from psono_operator.secretsync.psono_source import READS_PER_KEY, SHARED_FOR, PsonoSource, PsonoSources
 from psono_operator.secretsync.source import PATIENCE, SourceBusy
 from tests.virtualtime import VirtualClock
 
@@ -208,6 +208,25 @@ async def test_those_who_wait_for_a_server_that_does_not_answer_are_let_go() -> 
         assert busy == [pytest.approx(PATIENCE, abs=0.1)] * (4 * READS_PER_KEY)
         assert len(failed) == READS_PER_KEY
         assert len(set(failed)) == 1
+        asked = len(stage.double.requests)
+        for each in entries:  # those who were let go come back: they get the answer of the others at once
+            with pytest.raises(Unreachable) as caught:
+                await source.read(each)
+            assert str(caught.value) == failed[0]
+        assert len(stage.double.requests) == asked
         stage.double.delay_seconds = 0
-        await source.read(entries[0])
+        await stage.clock.sleep(SHARED_FOR)
         await asyncio.gather(*(source.read(each) for each in entries))
+
+
+async def test_one_that_nobody_waited_for_is_asked_again_at_once() -> None:
+    """A failure is shared only where others were turned away because of it."""
+    async with Stage().served() as stage:
+        key = stage.double.add_key()
+        entry = stage.entry(key)
+        stage.double.delay_seconds = 100
+        source = stage.source(key)
+        with pytest.raises(Unreachable):
+            await source.read(entry)
+        stage.double.delay_seconds = 0
+        await source.read(entry)
