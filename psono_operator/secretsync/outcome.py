@@ -10,13 +10,11 @@ from psono_operator.api.status import SyncedEntry, SyncedTarget
 
 
 @dataclass(frozen=True, slots=True)
-class Synced:
-    """The target holds the values, read just now."""
+class _Good:
+    """The target holds the values."""
 
     generation: int
     force_sync: str
-    target: SyncedTarget
-    entries: tuple[SyncedEntry, ...]
     message: str
     leftover: str = ""
     """Why a previous target could not be released; empty when there is nothing left of it."""
@@ -27,19 +25,17 @@ class Synced:
         return Reason.PREVIOUS_TARGET_CLEANUP_FAILED if self.leftover else Reason.SECRET_SYNCHRONIZED
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synced(_Good):
+    """The values were read just now."""
+
+    target: SyncedTarget
+    entries: tuple[SyncedEntry, ...]
+
+
 @dataclass(frozen=True, slots=True)
-class CleanedUp:
+class CleanedUp(_Good):
     """The target was good already; a previous one was released now, or still could not be."""
-
-    generation: int
-    force_sync: str
-    message: str
-    leftover: str = ""
-
-    @property
-    def reason(self) -> Reason:
-        """The condition's reason."""
-        return Reason.PREVIOUS_TARGET_CLEANUP_FAILED if self.leftover else Reason.SECRET_SYNCHRONIZED
 
 
 @dataclass(frozen=True, slots=True)

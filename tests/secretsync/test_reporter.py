@@ -25,7 +25,11 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.looptime]
 KEY = key_of(psono_secret())
 SEEN = Seen(Inputs(UID, 1, "", "a/1", "t/1"), good=True, next_at=300)
 GOOD = Synced(
-    1, "", SyncedTarget(name="db", creation_policy="Owner", resource_version="7"), (), "all is well"
+    generation=1,
+    force_sync="",
+    target=SyncedTarget(name="db", creation_policy="Owner", resource_version="7"),
+    entries=(),
+    message="all is well",
 )
 BAD = Failed(1, "", Reason.REMOTE_READ_FAILED, "no answer")
 WORSE = Failed(1, "", Reason.TARGET_UPDATE_FAILED, "no right")
